@@ -63,6 +63,7 @@ fn compare(fabric: &Arc<Fabric>, network: &Network, pattern: Pattern) {
         ("annealing 1k", Some(Box::new(Annealing::new(network, iterations(1000), 1)))),
         ("annealing 10k", Some(Box::new(Annealing::new(network, iterations(10_000), 1)))),
         ("annealing 100k", Some(Box::new(Annealing::new(network, iterations(100_000), 1)))),
+        ("annealing", Some(Box::new(Annealing::new(network, Cooling { iterations: None, ..iterations(1) }, 1)))),
         ("edge coloring", Some(Box::new(EdgeColoring::new(network)))),
     ];
     let ideal = [&first, &second].map(|flows| {

@@ -32,6 +32,7 @@ pub struct HederaConfig {
     /// Which algorithm places large flows.
     pub placer: Placer,
     /// Iterations of Simulated Annealing in each round; `None`: by the number of flows ([`Cooling::iterations_for`]).
+    /// `None` also lets a round start from First Fit's placement, and take it if it is better.
     // DEVIATION: the paper has 1,000 to 2,000,000 (table 3), and says that most of the gain is in the first 1,000. Here 1,000 are below
     // First Fit from 1,024 hosts up.
     pub iterations: Option<u32>,

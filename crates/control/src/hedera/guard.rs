@@ -2,7 +2,8 @@
 //!
 //! Placers know large flows and their demands. Flows that they leave to the hash, small flows, and links that are too full whatever is done
 //! (over-subscribed trees) can make a placement worse than the paths that are there. So before a round changes paths, the scheduler
-//! compares the [`Goodput`] of all counted flows now and then, and keeps what is there if it would fall.
+//! compares the [`Goodput`] of all counted flows now and then, and keeps what is there if it would fall. Of a placer that proposes two
+//! placements it takes the better one.
 //!
 //! The comparison is left out where it cannot fail: no path changes, or every flow gets its demand and together they fill the NICs.
 
@@ -34,8 +35,26 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Whether the changes would lower the sum of the max-min fair rates of all counted flows. Counters and changes are ascending by key.
-    pub fn lowers(&mut self, network: &Network, counters: &[FlowCounter<'_>], changes: &[Change]) -> bool {
+    /// Which of the proposed changes has the largest sum of the max-min fair rates of all counted flows, of equal ones the first; `None` if each would
+    /// lower it. Counters and changes are ascending by key.
+    pub fn best(&mut self, network: &Network, counters: &[FlowCounter<'_>], proposals: &[Vec<Change>]) -> Option<usize> {
+        let after: Vec<Option<f64>> = proposals.iter().map(|changes| self.after(network, counters, changes)).collect();
+        if after.iter().all(Option::is_none) {
+            return Some(0);
+        }
+        let before = self.total(network, counters.iter().map(|c| c.path));
+        let (mut best, mut most) = (0, 0.0);
+        for (i, after) in after.into_iter().enumerate() {
+            let after = after.unwrap_or(before);
+            if i == 0 || after > most * (1.0 + ROUNDING) {
+                (best, most) = (i, after);
+            }
+        }
+        (most >= before * (1.0 - ROUNDING)).then_some(best)
+    }
+
+    /// The goodput after these changes; `None` if no path changes.
+    fn after(&mut self, network: &Network, counters: &[FlowCounter<'_>], changes: &[Change]) -> Option<f64> {
         let mut ahead = changes.iter().peekable();
         let mut moves = false;
         let after: Vec<&[LinkId]> = counters
@@ -48,12 +67,7 @@ impl Guard {
                 None => counter.path,
             })
             .collect();
-        if !moves {
-            return false;
-        }
-        let before = self.total(network, counters.iter().map(|c| c.path));
-        let after = self.total(network, after.into_iter());
-        after < before * (1.0 - ROUNDING)
+        moves.then(|| self.total(network, after.into_iter()))
     }
 
     /// Whether these flows, all of them placed and without excess, fill all NICs that send or all that receive: no paths give more.

@@ -236,6 +236,12 @@ pub trait Place: Send {
         let _ = (network, before, placed);
     }
 
+    /// Another placement of the flows of the last round, for the scheduler to take if it is better: then the labels of the last call count
+    /// as rejected.
+    fn alternative(&self) -> Option<&[Candidate]> {
+        None
+    }
+
     /// A flow has ended.
     fn ended(&mut self, network: &Network, flow: &Candidate) {
         let _ = (network, flow);

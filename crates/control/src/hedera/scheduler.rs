@@ -139,18 +139,14 @@ impl Hedera {
         self.before.extend(self.free.iter().map(|&i| self.large[i as usize].flow));
         self.candidates.clone_from(&self.before);
         self.placer.place(network, &mut self.candidates, occasion);
-        let placed = self.free.iter().zip(&self.candidates);
-        let mut changes: Vec<Change> = placed.filter_map(|(&i, flow)| self.large[i as usize].change(network, flow)).collect();
-        let large = || self.large.iter().map(|l| (l.key, l.flow.demand));
-        self.guard.spread(network, counters, large(), &mut changes);
-        if occasion == Occasion::Round && !changes.is_empty() {
-            let all_are_large = self.large.len() == counters.len();
-            let is_best = all_are_large && self.guard.is_best(network, large(), &self.candidates);
-            if !is_best && self.guard.lowers(network, counters, &changes) {
-                self.placer.rejected(network, &self.before, &self.candidates);
-                return;
-            }
-        }
+        let proposed = std::mem::take(&mut self.candidates);
+        let changes = self.changes(&proposed, counters);
+        self.candidates = proposed;
+        let accepted = match occasion {
+            Occasion::Round => self.better(changes, counters),
+            Occasion::Failure => Some(changes),
+        };
+        let Some(changes) = accepted else { return };
         for (&i, flow) in self.free.iter().zip(&self.candidates) {
             let large = &mut self.large[i as usize];
             large.flow = *flow;
@@ -161,6 +157,38 @@ impl Hedera {
             Some(path) => Output::SetPath { flow, path },
             None => Output::ClearPath { flow },
         }));
+    }
+
+    /// What a placement of the free flows changes.
+    fn changes(&mut self, placed: &[Candidate], counters: &[FlowCounter<'_>]) -> Vec<Change> {
+        let placed = self.free.iter().zip(placed);
+        let mut changes: Vec<Change> =
+            placed.filter_map(|(&i, flow)| self.large[i as usize].change(&self.network, flow)).collect();
+        self.guard.spread(&self.network, counters, self.large.iter().map(|l| (l.key, l.flow.demand)), &mut changes);
+        changes
+    }
+
+    /// The changes of a round, or those of the placer's other placement, which is then in `candidates`; `None` if both would lower the
+    /// goodput.
+    fn better(&mut self, changes: Vec<Change>, counters: &[FlowCounter<'_>]) -> Option<Vec<Change>> {
+        let alternative = self.placer.alternative().map(<[Candidate]>::to_vec);
+        if changes.is_empty() && alternative.is_none() {
+            return Some(changes);
+        }
+        let demands = self.large.iter().map(|l| (l.key, l.flow.demand));
+        if self.large.len() == counters.len() && self.guard.is_best(&self.network, demands, &self.candidates) {
+            return Some(changes);
+        }
+        let mut proposals = vec![changes];
+        proposals.extend(alternative.as_ref().map(|placed| self.changes(placed, counters)));
+        let best = self.guard.best(&self.network, counters, &proposals);
+        if best != Some(0) {
+            self.placer.rejected(&self.network, &self.before, &self.candidates);
+        }
+        if let (Some(1), Some(placed)) = (best, alternative) {
+            self.candidates = placed;
+        }
+        best.map(|best| proposals.swap_remove(best))
     }
 
     fn removed(&mut self, key: &FlowKey) {

@@ -3,7 +3,7 @@
 //!
 //! | part | what it is here |
 //! | --- | --- |
-//! | state | [`seats`]: a core (label) for each host, spread evenly within its pod; at first by position, then the last round's best |
+//! | state | [`seats`]: a core (label) for each host, spread evenly within its pod; at first by position, then the last round's best, or First Fit's (below) |
 //! | energy | [`energy`]: exceeded capacity over all links between switches, in fractions of the fastest NIC |
 //! | neighbour | two hosts of a pod, of an edge switch, or below one switch swap cores, each with probability 1/3 |
 //! | temperature | T = T0, T0 - 1, ..., 1 with T0 the number of iterations |
@@ -17,6 +17,11 @@
 //! Cost of an iteration: proportional to the flows to the two hosts, whatever the size of the fabric. The paper copies every best
 //! state; we keep the swaps since the best one and take them back at the end.
 //! The search ends early at energy 0: no state is better, so the best state is the one that the remaining iterations would return.
+//!
+//! Without a number of iterations a round starts from First Fit's placement, if that has less energy than the last round's best state: a host
+//! gets the core of most of the demand to it. The scheduler compares what is found with First Fit's placement itself, a core a flow, and
+//! takes the better: several flows to a host may need several cores.
+//! DEVIATION: the paper starts from the last round's best state. With a number of iterations so do we.
 
 pub mod energy;
 pub mod per_flow;
@@ -27,6 +32,7 @@ use weft_fabric::rng::{Pcg64, Stream, stream};
 use weft_fabric::routing::RootLabel;
 use weft_fabric::{HostId, LinkId};
 
+use crate::hedera::first_fit::FirstFit;
 use crate::hedera::network::{Candidate, Network, Occasion, Place, Units, from_units};
 use energy::Energy;
 use seats::Seats;
@@ -45,6 +51,8 @@ pub struct Annealing {
     /// The last round was rejected: the seats are ahead of the flows.
     rejected: bool,
     destinations: Vec<Option<RootLabel>>,
+    /// First Fit's placement of the last round's flows; empty with a number of iterations.
+    first_fit: Vec<Candidate>,
 }
 
 impl Annealing {
@@ -58,12 +66,32 @@ impl Annealing {
             stale: network.degraded(),
             rejected: false,
             destinations: Vec::new(),
+            first_fit: Vec::new(),
         }
     }
 
     /// Energy of the state that the last call of [`Place::place`] left.
     pub fn energy(&self) -> Units {
         self.energy.excess()
+    }
+
+    /// Places the flows by First Fit, with all links free, and starts from there if that has less energy. A flow that fits nowhere keeps the
+    /// label that it has.
+    fn start_from_first_fit(&mut self, network: &Network, flows: &[Candidate]) {
+        self.first_fit.extend(flows.iter().map(|&flow| Candidate { label: None, ..flow }));
+        FirstFit::new(network).place(network, &mut self.first_fit, Occasion::Round);
+        let labels = main_labels(&self.first_fit, network.fabric().host_count());
+        let (seats, excess) = (self.seats.clone(), self.energy.excess());
+        self.seats.reseat(network, |host| labels[host.index()]);
+        self.energy.load(network, flows, |host| self.seats.label_of(host));
+        if self.energy.excess() >= excess {
+            self.seats = seats;
+            self.energy.load(network, flows, |host| self.seats.label_of(host));
+        }
+        for (placed, flow) in self.first_fit.iter_mut().zip(flows) {
+            placed.reserved = flow.reserved;
+            placed.label = placed.label.or(flow.label.filter(|&label| network.is_up(flow.src, flow.dst, label)));
+        }
     }
 
     /// Figure 6: leaves the best state in the seats.
@@ -156,8 +184,12 @@ impl Place for Annealing {
             self.seats.rebuild(network);
         }
         self.energy.load(network, flows, |host| self.seats.label_of(host));
+        self.first_fit.clear();
         if occasion == Occasion::Round {
             self.rejected = false;
+            if self.cooling.iterations.is_none() {
+                self.start_from_first_fit(network, flows);
+            }
             self.search(network, &self.cooling.start(flows.len()));
         }
         self.give_labels(network, flows, occasion);
@@ -171,6 +203,10 @@ impl Place for Annealing {
         self.rejected = true;
     }
 
+    fn alternative(&self) -> Option<&[Candidate]> {
+        (!self.first_fit.is_empty()).then_some(&self.first_fit)
+    }
+
     fn links_changed(&mut self, _: &Network, _: &[LinkId]) {
         self.stale = true;
     }
@@ -180,10 +216,26 @@ impl Place for Annealing {
     }
 }
 
+/// By host: the label of most of the demand to it, as far as it is placed.
+fn main_labels(flows: &[Candidate], hosts: usize) -> Vec<Option<RootLabel>> {
+    let mut placed: Vec<(HostId, RootLabel, Units)> = flows.iter().filter_map(|f| Some((f.dst, f.label?, f.demand))).collect();
+    placed.sort_unstable();
+    let mut most = vec![(0, None); hosts];
+    for alike in placed.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let demand = alike.iter().map(|(.., demand)| demand).sum();
+        let (host, label, _) = alike[0];
+        if demand > most[host.index()].0 {
+            most[host.index()] = (demand, Some(label));
+        }
+    }
+    most.into_iter().map(|(_, label)| label).collect()
+}
+
 /// How the search cools.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cooling {
-    /// T0: the temperature falls from it to 1. `None`: as many as [`Cooling::iterations_for`] gives the flows of the round.
+    /// T0: the temperature falls from it to 1. `None`: as many as [`Cooling::iterations_for`] gives the flows of the round, which then
+    /// starts from First Fit's placement if that is better.
     pub iterations: Option<u32>,
     /// The paper's c as a multiple of T0.
     pub c: f64,

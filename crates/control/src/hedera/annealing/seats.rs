@@ -59,7 +59,13 @@ impl Seats {
     /// where they can.
     pub fn rebuild(&mut self, network: &Network) {
         let old: Vec<RootLabel> = (0..self.seat_of.len()).map(|h| self.label_of(HostId::from(h))).collect();
-        self.seat_all(network, |host| Some(old[host.index()]));
+        self.reseat(network, |host| Some(old[host.index()]));
+    }
+
+    /// Gives each host the core that `wish` names, if one is left in its pod, and the others what is left; none a core that a failure has
+    /// cut off, where another is free.
+    pub fn reseat(&mut self, network: &Network, wish: impl Fn(HostId) -> Option<RootLabel>) {
+        self.seat_all(network, wish);
         let stranded: Vec<HostId> =
             network.fabric().hosts().filter(|&h| !descends(network, network.fabric().rack_of(h), self.label_of(h))).collect();
         for host in stranded {
