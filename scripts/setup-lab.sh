@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the lab and its tests want: iproute2, and FRR, Open vSwitch and dnsmasq, whose daemons the lab starts itself in its namespaces; the system's own services
+# What the lab and its tests want: iproute2, and FRR, Open vSwitch, dnsmasq and udhcpc, whose daemons the lab starts itself in its namespaces; the system's own services
 # are neither started nor enabled. ping and traceroute are for people: the lab has probes of its own.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,6 +11,7 @@ has ip || missing+=(iproute2)
 has ping || missing+=(iputils-ping)
 has traceroute || missing+=(traceroute)
 [ -x /usr/sbin/dnsmasq ] || missing+=(dnsmasq-base)
+has udhcpc || [ -x /usr/sbin/udhcpc ] || missing+=(udhcpc)
 # The tests of deployments boot machines with it, in namespaces.
 [ -x /lib/systemd/systemd ] || missing+=(systemd)
 [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"

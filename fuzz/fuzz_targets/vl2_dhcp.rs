@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         message[24..28].copy_from_slice(&relay);
     }
     let _ = to_host(&message, locator);
-    if let Ok(mut carried) = to_server(&message, locator, "p3") {
+    if let Ok(mut carried) = to_server(&message, locator, Some([20, 0, 0, 0].into()), "p3") {
         carried[0] = BOOT_REPLY;
         let (port, answer) = to_host(&carried, locator).expect("what is carried can be answered");
         assert_eq!(port, "p3");

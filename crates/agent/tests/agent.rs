@@ -153,6 +153,12 @@ fn addresses_of_the_nic_are_followed() {
     network.ip(A.name, &format!("addr add {leased}/8 dev eth0"));
     let both = network.wait_status(A, "the new address again", has(leased));
     assert!(has(A.aa())(&both), "{both}");
+    // Detached by hand it stays so, until the configuration is reloaded: then what the NIC has is attached.
+    let (status, output) = network.agent(A, &["detach", &leased.to_string()]);
+    assert_eq!(status, 0, "{output}");
+    network.wait_status(A, "it is detached", |status| !has(leased)(status));
+    network.signal(A.name, nix::sys::signal::Signal::SIGHUP);
+    network.wait_status(A, "it is attached after the reload", has(leased));
 }
 
 fn drops(status: &serde_json::Value, names: &[&str]) -> u64 {

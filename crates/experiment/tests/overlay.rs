@@ -33,6 +33,8 @@ fn slips_name_the_key_and_the_way_out() {
     refused("[overlay]\necmp_width = 2", VLB, &["`ecmp_width` belongs to the VL2 overlay", "kind = \"vl2\""]);
     refused(&format!("{VL2}\necmp_width = 0"), VLB, &["no next hop"]);
     refused(&format!("{VL2}\nlocator = \"rack\""), VLB, &["no locator `rack`", "tor, host"]);
+    refused(&format!("{VL2}\naddresses = \"leased\""), VLB, &["no addresses `leased`", "static, dhcp"]);
+    refused(&format!("{VL2}\naddresses = \"dhcp\"\nlocator = \"host\""), VLB, &["ToRs relay DHCP", "locator = \"tor\""]);
     refused(&format!("{VL2}\nwidth = 2"), VLB, &["unknown key `width`"]);
     refused("[[service]]\nname = \"web\"\nhosts = 0", VLB, &["services need an overlay"]);
     refused(&service("hosts = 0"), VLB, &["service[0].name"]);

@@ -93,8 +93,18 @@ impl OverlayFiles {
 
     /// Writes a file that nobody but root can read.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        self.write_with(name, text, 0o600)
+    }
+
+    /// Writes a program that nobody but root can run, and returns its path.
+    pub(crate) fn write_script(&self, name: &str, text: &str) -> Result<String> {
+        self.write_with(name, text, 0o700)?;
+        Ok(self.text(name))
+    }
+
+    fn write_with(&self, name: &str, text: &str, mode: u32) -> Result<()> {
         let path = self.path(name);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
         file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| LabError::io("write", &path, e))
     }
 }

@@ -87,8 +87,11 @@ fn programs() -> Vec<Check> {
     checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
     let server = "/usr/sbin/dnsmasq";
     let found = Path::new(server).is_file().then(|| version(server, "--version")).flatten();
-    let what = "for `overlay.provider` with NetLord";
+    let what = "for `overlay.provider` with NetLord, and `overlay.addresses = \"dhcp\"` with VL2";
     checks.push(of("dnsmasq", found, State::Optional, what, "apt-get install dnsmasq-base"));
+    let client = ["/usr/sbin/udhcpc", "/sbin/udhcpc", "/usr/bin/udhcpc"].into_iter().find(|path| Path::new(path).is_file());
+    let what = "for `overlay.addresses = \"dhcp\"` with VL2";
+    checks.push(of("udhcpc", client.map(str::to_owned), State::Optional, what, "apt-get install udhcpc"));
     checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
     checks
 }

@@ -20,6 +20,7 @@
 //! | [`lab`] | brings a lab up, and takes it down to nothing |
 //! | [`programs`] | finds, starts, queries and kills the programs of an overlay |
 //! | [`agents`], [`directory`] | the agents and the directory servers of an overlay |
+//! | `dhcp` | the DHCP server and clients of an overlay |
 //! | `overlay` | [`vl2`] or [`netlord`], whichever is laid over the lab |
 //! | [`vl2`], [`netlord`] | configure and start the overlay; move servers or VMs |
 //! | [`run`] | executes a run: traffic ([`traffic`]), events ([`events`]), measurements ([`counters`]) |
@@ -46,6 +47,8 @@ mod clock;
 mod congestion;
 #[cfg(target_os = "linux")]
 pub mod counters;
+#[cfg(target_os = "linux")]
+mod dhcp;
 #[cfg(target_os = "linux")]
 pub mod directory;
 #[cfg(target_os = "linux")]

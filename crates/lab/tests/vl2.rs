@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::overlay::{GO, agent, ask, counter, groups_held, host, overlay, plan_of, stand};
+use support::overlay::{GO, agent, ask, counter, groups_held, host, overlay, plan_of, signal, stand};
 use support::streams::{AtEnd, wait_until};
 use support::{TestLab, possible, serial};
 use weft_fabric::topology::shapes::Shape;
-use weft_lab::plan::Plan;
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Host, Vl2Spec};
+use weft_lab::plan::{Plan, Routing};
 use weft_lab::probe::ping;
 use weft_lab::{Lab, Stopwatch, agents, down, names, state};
 
@@ -309,6 +309,49 @@ fn hosts_may_be_their_own_locators() {
     assert!(goodput > 20e6, "{goodput} bps of 100 Mbps");
     let node = lab.plan().nodes[host(&lab, 3).node].name.clone();
     assert!(counter(&ask(&lab, &node), "stripped_host") > 0);
+}
+
+/// Hosts lease their application addresses over the relays of their ToRs: a real client, a real server. An address is attached for as long as it is leased.
+#[test]
+fn hosts_lease_their_addresses() {
+    let shape = Shape::ClosExplicit { intermediates: 1, aggregations: 1, tors: 2, uplinks_per_tor: 1, hosts_per_tor: 2 };
+    let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 16, services: vec![], external: Vec::new() };
+    let mut plan = plan_of(shape, 'l', overlay).with_dhcp();
+    plan.routing = Routing::Static;
+    let Some(lab) = stand(plan) else { return };
+    let name = |h: usize| lab.plan().nodes[host(&lab, h).node].name.clone();
+    let is_attached = |h: usize| {
+        let status = ask(&lab, &name(h));
+        let all = status["addresses"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|it| it["address"] == host(&lab, h).aa4.to_string() && it["attached"] == true)
+    };
+    for h in 0..4 {
+        let own = host(&lab, h);
+        lab.shell(&name(h), &format!("ip -4 addr show dev eth0 | grep -q 'inet {}/8'", own.aa4));
+        assert!(is_attached(h));
+        let config = std::fs::read_to_string(agents::config(lab.plan(), lab.node(&name(h)))).expect("a configuration");
+        assert!(!config.contains(&format!("\"{}\"", own.aa4)), "the agent learns it from the NIC alone: {config}");
+    }
+    for tor in ["tor0", "tor1"] {
+        let relayed = ask(&lab, tor)["dhcp"].clone();
+        // Each of two hosts discovers and requests, and gets an offer and an acknowledgement.
+        let [requests, answers] = ["requests", "answers"].map(|kind| relayed[kind].as_u64().unwrap_or(0));
+        assert!(requests >= 4 && answers >= 4, "{relayed}");
+    }
+    let all_answer = |bytes: usize| {
+        let result = all_pairs(&lab, bytes);
+        assert_eq!(result.answered, result.pairs, "{bytes} bytes: {:?}", result.lost);
+    };
+    all_answer(84);
+    all_answer(1560);
+    signal(&lab, &name(0), &["udhcpc"], "USR2");
+    wait_until("the released address is detached", || !is_attached(0));
+    let ping = format!("ping -c 1 -W 1 {} > /dev/null", host(&lab, 0).aa4);
+    lab.shell(&name(3), &format!("! {ping}"));
+    signal(&lab, &name(0), &["udhcpc"], "USR1");
+    wait_until("it is leased and attached again", || is_attached(0));
+    lab.shell(&name(3), &format!("for i in 1 2 3; do {ping} && exit 0; done; exit 1"));
+    all_answer(84);
 }
 
 /// The paper's testbed; `-- --nocapture` shows the times.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::TestLab;
-use support::overlay::{GO, ask, counter, groups_held, host, overlay, plan_of, stand};
+use support::overlay::{GO, ask, counter, groups_held, host, overlay, plan_of, signal, stand};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::Store;
 use weft_lab::plan::vl2::{LocatorKind, Vl2Spec};
@@ -176,23 +176,9 @@ fn switches_spread_no_wider_than_they_can() {
     lab.wait_until_age(Duration::from_secs(6));
     let only =
         vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
-    end(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"]);
+    signal(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"], "KILL");
     wait("the second group is another switch's", 15, || groups_held(&lab, Some(&only.name)).len() == 2);
     wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
-}
-
-/// Ends programs in a node's namespace, all at once.
-fn end(lab: &TestLab, node: &str, programs: &[&str]) {
-    let namespace = &lab.node(node).namespace;
-    let pids = Command::new("ip").args(["netns", "pids", namespace]).output().expect("ip").stdout;
-    let pids = String::from_utf8_lossy(&pids).into_owned();
-    let is_one = |pid: &&str| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        programs.contains(&name.trim())
-    };
-    let ended: Vec<&str> = pids.lines().filter(is_one).collect();
-    assert_eq!(ended.len(), programs.len(), "{programs:?} run at {node}");
-    assert!(Command::new("kill").arg("-9").args(ended).status().expect("kill").success());
 }
 
 /// A process that goes with the test.
@@ -261,7 +247,7 @@ fn agents_follow_a_directory_server_that_moves() {
     wait("every host's agent knows the server's new place", 20, || (0..vl2.hosts.len()).all(follows));
     wait("every ToR's agent knows it", 45, || ["tor0", "tor1", "tor2"].iter().all(|tor| knows(tor)));
     for &at in &vl2.directory.hosts {
-        end(&lab, &plan.nodes[at].name, &["weft-directory"]);
+        signal(&lab, &plan.nodes[at].name, &["weft-directory"], "KILL");
     }
     // Nobody has asked for these before.
     wait("hosts find each other by the server that is left", 20, || ping::all(plan, 84, &GO).expect("sockets").lost.is_empty());

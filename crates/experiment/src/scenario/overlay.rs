@@ -38,6 +38,8 @@ pub enum Kind {
         locator: Locator,
         /// Next hops that switches can spread over: with more intermediates there are groups of them (VL2 section 4.2.2).
         ecmp_width: u16,
+        /// Whether hosts of a lab lease their application addresses by DHCP (VL2 section 4.2.3).
+        dhcp: bool,
     },
 }
 
@@ -77,13 +79,14 @@ impl OverlaySpec {
         }
         let locator = keys.word("locator", &[("tor", Locator::Tor), ("host", Locator::Host)], Locator::Tor)?;
         let ecmp_width: Option<u16> = keys.opt("ecmp_width")?;
+        let dhcp = keys.word("addresses", &[("static", false), ("dhcp", true)], false)?;
         let external = keys.opt::<Numbers>("external")?.map_or_else(Vec::new, |n| n.0);
         let rehash = keys.or("rehash", true)?;
         let lookup = keys.or("lookup", LOOKUP)?;
         keys.done()?;
         let kind = match name.as_str() {
             "none" => Kind::None,
-            "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH) },
+            "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH), dhcp },
             _ => {
                 let help = "write pattern = \"tenants\" in [traffic]; or `weft lab up` brings up a lab of it, without traffic";
                 return Err(keys.error("kind", "NetLord's overlay needs tenants", help));
@@ -93,7 +96,15 @@ impl OverlaySpec {
             let why = "switches would spread over no next hop";
             keys.check_not_zero("ecmp_width", width, why, "write 1 or more, as `ecmp_width = 16`")?;
         }
-        for key in ["locator", "ecmp_width", "external", "rehash", "lookup"] {
+        if dhcp && locator == Locator::Host {
+            let help = "write locator = \"tor\", or leave `addresses` out";
+            return Err(keys.error(
+                "addresses",
+                "the agents of ToRs relay DHCP, and with locator = \"host\" there are none",
+                help,
+            ));
+        }
+        for key in ["locator", "ecmp_width", "addresses", "external", "rehash", "lookup"] {
             if kind == Kind::None && keys.has(key) {
                 let (owner, write) = ("the VL2 overlay", "write kind = \"vl2\"");
                 return Err(keys.problem(key, Problem::BelongsTo { key: key.to_owned(), owner, write }));

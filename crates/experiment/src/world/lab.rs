@@ -310,7 +310,7 @@ const fn verb(kind: EventKind) -> Verb {
 /// # Errors
 /// A fabric that cannot have it.
 pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result::Result<Plan, PlanError> {
-    let Kind::Vl2 { locator, ecmp_width } = spec.kind else { return Ok(plan) };
+    let Kind::Vl2 { locator, ecmp_width, dhcp } = spec.kind else { return Ok(plan) };
     let service = |s: &Service| ServiceSpec { name: s.name.clone(), hosts: s.hosts.clone(), allow: s.allow.clone() };
     let locator = match locator {
         Locator::Tor => LocatorKind::Tor,
@@ -318,7 +318,8 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
     };
     let services = spec.services.iter().map(service).collect();
     let vl2 = Vl2Spec { locator, ecmp_width, services, external: spec.external.clone() };
-    plan.with_vl2(fabric, &vl2)?.with_directory(spec.directory.servers, store(spec.directory.store))
+    let plan = plan.with_vl2(fabric, &vl2)?.with_directory(spec.directory.servers, store(spec.directory.store))?;
+    Ok(if dhcp { plan.with_dhcp() } else { plan })
 }
 
 /// A plan with agents that choose the NICs of flows, if the scenario has Subways' scheduler.

@@ -6,15 +6,33 @@ use super::{line, local};
 use crate::plan::vl2::{AA4, AA6, MTU_OVERLAY, Vl2Host};
 use crate::plan::{Hop, Net, Node, Port, Route, RouteTarget};
 
-/// `ip`, in a host's namespace: its application addresses, on the NIC that has its locator.
-pub fn host(host: &Vl2Host) -> String {
+/// `ip`, in a host's namespace: its application addresses, on the NIC that has its locator. Without that of IPv4 if it leases it; the server knows it by its MAC address.
+pub fn host(host: &Vl2Host, dhcp: bool) -> String {
     let mut batch = String::new();
     let len = |prefix: &'static str| prefix.split_once('/').map_or("", |(_, len)| len);
-    line(&mut batch, format_args!("addr add {}/{} dev eth0 noprefixroute", host.aa4, len(AA4)));
-    line(&mut batch, format_args!("route add {AA4} dev eth0 src {} mtu {MTU_OVERLAY}", host.aa4));
+    if dhcp {
+        line(&mut batch, format_args!("link set eth0 address {}", host.mac()));
+    } else {
+        line(&mut batch, format_args!("addr add {}/{} dev eth0 noprefixroute", host.aa4, len(AA4)));
+        line(&mut batch, format_args!("route add {AA4} dev eth0 src {} mtu {MTU_OVERLAY}", host.aa4));
+    }
     line(&mut batch, format_args!("addr add {}/{} dev eth0 nodad noprefixroute", host.aa6, len(AA6)));
     line(&mut batch, format_args!("route add {AA6} dev eth0 src {} mtu {MTU_OVERLAY}", host.aa6));
     batch
+}
+
+/// The script of a host's DHCP client (busybox's udhcpc), which sets `interface`, `ip` and `mask`, the length of the prefix.
+pub fn lease_script() -> String {
+    format!(
+        "#!/bin/sh\n\
+         case \"$1\" in\n\
+         bound | renew)\n    \
+         ip -4 addr replace \"$ip/$mask\" dev \"$interface\" noprefixroute\n    \
+         ip -4 route replace {AA4} dev \"$interface\" src \"$ip\" mtu {MTU_OVERLAY}\n    \
+         ;;\n\
+         deconfig) ip -4 addr flush dev \"$interface\" to {AA4} ;;\n\
+         esac\n"
+    )
 }
 
 /// `ip`, in the namespace of the ToR that a server leaves: moves the end of its cable to the other ToR, with the name of the port there.

@@ -14,7 +14,6 @@ mod directory;
 mod files;
 pub(crate) mod moves;
 pub mod ovs;
-mod provider;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -22,10 +21,11 @@ use std::sync::atomic::AtomicBool;
 use crate::agents::{OverlayFiles, folder};
 use crate::batch::batch;
 use crate::clock::Stopwatch;
+use crate::dhcp::Server;
 use crate::directory::{Directory, TENANTS};
 use crate::error::Result;
 use crate::ovs::write_checksums;
-use crate::plan::netlord::{CoreSwitch, Netlord};
+use crate::plan::netlord::{CoreSwitch, Netlord, Provider};
 use crate::plan::{Node, Plan, Role};
 use crate::{commands, netns, sysctl};
 
@@ -44,7 +44,7 @@ pub fn tenants_file(plan: &Plan) -> PathBuf {
 /// [`LabError::Missing`](crate::LabError::Missing), and those of the directory.
 pub(crate) fn check(netlord: &Netlord) -> Result<()> {
     if let Some(provider) = &netlord.provider {
-        provider::check()?;
+        Server::check()?;
         provider.directory.as_ref().map_or(Ok(()), |it| Directory::check(it.store))?;
     }
     if netlord.core == CoreSwitch::Ovs { crate::ovs::check() } else { Ok(()) }
@@ -74,7 +74,7 @@ pub(crate) fn start(plan: &Plan, netlord: &Netlord, stop: &AtomicBool) -> Result
     files::write(plan, netlord, &files)?;
     directory::write(plan, netlord, &files)?;
     let watch = Stopwatch::new();
-    let server = netlord.provider.as_ref().map(|it| provider::start(plan, it, &files)).transpose()?;
+    let server = netlord.provider.as_ref().map(|it| dhcp_server(plan, it).start(&files)).transpose()?;
     for bridge in netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)) {
         ovs::start(&files, &plan.nodes[bridge.node], bridge, &netlord.fib)?;
     }
@@ -99,6 +99,12 @@ pub(crate) fn start(plan: &Plan, netlord: &Netlord, stop: &AtomicBool) -> Result
         directory.publish()?;
     }
     Ok((watch.elapsed().as_secs_f64(), agents_s))
+}
+
+/// The server of the hosts' addresses in tenant 1, on the VLAN that reaches all agents.
+fn dhcp_server<'a>(plan: &'a Plan, provider: &Provider) -> Server<'a> {
+    let leases = provider.leases.iter().map(|lease| (lease.mac.clone(), lease.address)).collect();
+    Server { node: &plan.nodes[provider.server], subnet: provider.subnet, leases }
 }
 
 /// Reasons of drops that keep tenants apart: frames that VMs forge, that virtual routers or the fabric deny, and that no agent would have sent.

@@ -25,5 +25,8 @@ pub(super) fn wait_until_attached<'a>(plan: &Plan, hosts: impl Iterator<Item = &
 /// Whether an agent reports that all its addresses are attached.
 fn is_attached(status: &Value) -> bool {
     let addresses = status["addresses"].as_array();
-    addresses.is_some_and(|all| !all.is_empty() && all.iter().all(|a| a["attached"] == true))
+    addresses.is_some_and(|all| all.len() >= ADDRESSES && all.iter().all(|a| a["attached"] == true))
 }
+
+/// Addresses of a host: one of IPv4, which it may have to lease before, and one of IPv6.
+const ADDRESSES: usize = 2;

@@ -1,6 +1,7 @@
 //! Configurations of VL2's agents.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use weft_control::directory::auth::Secret;
 use weft_control::wire::vl2::attach::{self, AttachKey};
@@ -54,21 +55,29 @@ fn of_host(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, host: &Vl2Host) -> Stri
     if vl2.locator == LocatorKind::Tor {
         let _ = writeln!(text, "tor = \"{}:{}\"", plan.nodes[host.tor].locator, attach::PORT);
     }
+    if vl2.dhcp {
+        let _ = writeln!(text, "follow_device = true");
+    }
     let _ = write!(text, "\n[limits]\npeers = {PEERS}\nflows = {FLOWS}\n");
     if let Some(scheduler) = &vl2.scheduler {
         let _ = write!(text, "\n[placement]\nscheduler = \"{}\"\n", scheduler.address(plan));
     }
     text += &locator_traffic(plan, vl2, host);
-    let _ = write!(text, "\n[[address]]\naddress = \"{}\"\n\n[[address]]\naddress = \"{}\"\n", host.aa4, host.aa6);
+    // What is leased is attached when the NIC has it.
+    let configured = (!vl2.dhcp).then(|| host.aa4.into()).into_iter().chain([IpAddr::V6(host.aa6)]);
+    configured.for_each(|address| _ = write!(text, "\n[[address]]\naddress = \"{address}\"\n"));
     text
 }
 
-/// What may arrive for a host's locators besides the operator's usual traffic: the outside's, and the lab's etcd.
+/// What may arrive for a host's locators besides the operator's usual traffic: the outside's, the lab's etcd, and requests to its DHCP server.
 fn locator_traffic(plan: &Plan, vl2: &Vl2, host: &Vl2Host) -> String {
     let pool = plan.outside.iter().filter_map(|it| it.address_of(host.node)).map(|it| format!("open = [\"{it}\"]\n"));
     let has_etcd = vl2.directory.store == Store::Etcd && vl2.directory.hosts.first() == Some(&host.node);
-    let etcd = has_etcd.then(|| format!("allow = [\"tcp/{}-{}\"]\n", ETCD_PORTS[0], ETCD_PORTS[1]));
-    let keys: String = pool.chain(etcd).collect();
+    let etcd = has_etcd.then(|| format!("\"tcp/{}-{}\"", ETCD_PORTS[0], ETCD_PORTS[1]));
+    let dhcp = (vl2.dhcp_server() == Some(host.node)).then(|| "\"udp/67\"".to_owned());
+    let allowed: Vec<String> = etcd.into_iter().chain(dhcp).collect();
+    let allow = (!allowed.is_empty()).then(|| format!("allow = [{}]\n", allowed.join(", ")));
+    let keys: String = pool.chain(allow).collect();
     if keys.is_empty() { keys } else { format!("\n[locator_traffic]\n{keys}") }
 }
 
@@ -86,6 +95,9 @@ fn of_switch(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, node: usize, secret: 
     }
     if vl2.is_tor(node) && vl2.locator == LocatorKind::Tor {
         let _ = writeln!(text, "\n[tor]");
+        if let Some(server) = vl2.dhcp_server() {
+            let _ = writeln!(text, "dhcp_server = \"{}:67\"", plan.nodes[server].locator);
+        }
         for host in vl2.hosts.iter().filter(|h| h.tor == node) {
             let key = AttachKey::of(&secret.key_of(principal(host.node))).to_hex();
             let (port, la) = (&plan.nodes[node].ports[host.port].name, plan.nodes[host.node].locator);

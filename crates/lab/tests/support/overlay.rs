@@ -89,3 +89,17 @@ pub fn groups_held(lab: &TestLab, except: Option<&str>) -> BTreeMap<u64, Vec<Str
     }
     held
 }
+
+/// Sends a signal to programs in a node's namespace, to all at once.
+pub fn signal(lab: &TestLab, node: &str, programs: &[&str], signal: &str) {
+    let namespace = &lab.node(node).namespace;
+    let pids = Command::new("ip").args(["netns", "pids", namespace]).output().expect("ip").stdout;
+    let pids = String::from_utf8_lossy(&pids).into_owned();
+    let is_one = |pid: &&str| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        programs.contains(&name.trim())
+    };
+    let found: Vec<&str> = pids.lines().filter(is_one).collect();
+    assert_eq!(found.len(), programs.len(), "{programs:?} run at {node}");
+    assert!(Command::new("kill").arg(format!("-{signal}")).args(found).status().expect("kill").success());
+}

@@ -16,13 +16,19 @@ use crate::watch::KernelWatch;
 pub(super) struct DeviceAddresses {
     watch: KernelWatch,
     attached: BTreeSet<IpAddr>,
+    /// The machine is a new one, which has none of them.
+    is_reloaded: bool,
 }
 
 impl DeviceAddresses {
     /// Listens to changes in the thread's network namespace.
     pub fn open() -> Result<Self> {
         let watch = KernelWatch::open(libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR);
-        Ok(Self { watch: watch.map_err(Error::system("listen to changes of addresses", ""))?, attached: BTreeSet::new() })
+        Ok(Self {
+            watch: watch.map_err(Error::system("listen to changes of addresses", ""))?,
+            attached: BTreeSet::new(),
+            is_reloaded: false,
+        })
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -34,9 +40,15 @@ impl DeviceAddresses {
         self.watch.has_changed()
     }
 
+    /// A new machine follows: all that the NIC has is new to it.
+    pub const fn reload(&mut self) {
+        self.is_reloaded = true;
+    }
+
     /// The NIC has these now: which are new, and which are gone.
     fn replace(&mut self, present: BTreeSet<IpAddr>) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        let new = present.difference(&self.attached).copied().collect();
+        let is_reloaded = std::mem::take(&mut self.is_reloaded);
+        let new = present.iter().copied().filter(|it| is_reloaded || !self.attached.contains(it)).collect();
         let gone = self.attached.difference(&present).copied().collect();
         self.attached = present;
         (new, gone)
@@ -84,6 +96,9 @@ mod tests {
         assert_eq!(list(followed.replace(of(&[1, 2]))), (of(&[1, 2]), of(&[])));
         assert_eq!(list(followed.replace(of(&[2, 3]))), (of(&[3]), of(&[1])));
         assert_eq!(list(followed.replace(of(&[2, 3]))), (of(&[]), of(&[])));
+        followed.reload();
+        assert_eq!(list(followed.replace(of(&[3]))), (of(&[3]), of(&[2])));
+        assert_eq!(list(followed.replace(of(&[2, 3]))), (of(&[2]), of(&[])));
         assert_eq!(list(followed.replace(of(&[]))), (of(&[]), of(&[2, 3])));
     }
 }

@@ -93,6 +93,7 @@ impl Host {
         if self.config.follow_device && self.followed.is_none() {
             self.followed = Some(DeviceAddresses::open()?);
         }
+        self.followed.iter_mut().for_each(DeviceAddresses::reload);
         self.follow_device();
         if !self.config.follow_device {
             self.followed = None;

@@ -215,7 +215,7 @@ fn relay(config: &SwitchConfig) -> Result<Option<Relay>> {
     let Some(server) = part.dhcp_server else { return Ok(None) };
     let ports: std::collections::BTreeSet<&str> = part.host.iter().map(|host| host.port.get_ref().as_str()).collect();
     let ports: Vec<&str> = ports.into_iter().collect();
-    let started = Relay::start(config.la, server, &ports);
+    let started = Relay::start(config.la, server, settings(config).aa4.map(|net| net.addr()), &ports);
     started.map(Some).map_err(Error::system("relay DHCP", "does another program use UDP port 67 here?"))
 }
 

@@ -1,8 +1,8 @@
-//! DHCP of hosts, carried to a server and back (VL2 section 4.2.3; RFC 1542, RFC 3046).
+//! DHCP of hosts, carried to a server and back (VL2 section 4.2.3; RFC 1542, RFC 3046, RFC 3527).
 //!
 //! ```text
-//!   host --broadcast, port 67--> this port's socket --giaddr: the switch's locator, option 82: the port--> server
-//!   host <--broadcast on that port alone, option 82 taken out------------------------------- switch's locator, port 67
+//!   host --broadcast, port 67--> this port's socket --giaddr: the switch's locator, option 82: port, subnet--> server
+//!   host <--broadcast on that port alone, option 82 taken out----------------------------------- switch's locator, port 67
 //! ```
 //! A broadcast of a host goes to one server and nowhere else. Its answers are sent as broadcasts, which at a port with one host reach that host alone, so that no ARP is
 //! needed for an address that it does not have yet.
@@ -22,6 +22,8 @@ use super::ports::{PortSocket, bind};
 pub(super) struct Relay {
     la: Ipv4Addr,
     server: SocketAddrV4,
+    /// An address of the subnet in which hosts are to have addresses.
+    subnet: Option<Ipv4Addr>,
     ports: Vec<PortSocket>,
     to_server: UdpSocket,
     counts: BTreeMap<&'static str, u64>,
@@ -29,11 +31,11 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Listens on the ports that lead to hosts.
-    pub fn start(la: Ipv4Addr, server: SocketAddrV4, ports: &[&str]) -> io::Result<Self> {
+    pub fn start(la: Ipv4Addr, server: SocketAddrV4, subnet: Option<Ipv4Addr>, ports: &[&str]) -> io::Result<Self> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER_PORT);
         let ports = ports.iter().map(|port| PortSocket::bind(port, any)).collect::<io::Result<_>>()?;
         let to_server = bind(SocketAddrV4::new(la, SERVER_PORT))?;
-        Ok(Self { la, server, ports, to_server, counts: BTreeMap::new() })
+        Ok(Self { la, server, subnet, ports, to_server, counts: BTreeMap::new() })
     }
 
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
@@ -67,7 +69,7 @@ impl Relay {
     }
 
     fn request(&self, at: usize, bytes: &[u8]) -> &'static str {
-        match to_server(bytes, self.la, &self.ports[at].port) {
+        match to_server(bytes, self.la, self.subnet, &self.ports[at].port) {
             Err(reason) => reason,
             Ok(bytes) => sent(self.to_server.send_to(&bytes, self.server), "requests"),
         }

@@ -1,10 +1,11 @@
 //! DHCP of hosts as a ToR switch carries it to a server and back (VL2 section 4.2.3; RFC 1542, RFC 3046).
 //!
 //! ```text
-//!   host --> hops + 1, relay's address: the switch's locator, option 82 [1, length, port]: by which port it came --> server
+//!   host --> hops + 1, relay's address: the switch's locator, option 82 [1, length, port] [5, 4, address] ----------> server
 //!   host <-- option 82 taken out <---------------------------------------------------------------------------------- server
 //! ```
-//! All else goes through as it is. A host that speaks of relays itself is not believed, wherever in its message it does.
+//! Option 82 has the port by which the message came (RFC 3046, section 2.1), and an address of the subnet that the host is to have one of (RFC 3527): the application
+//! addresses, to which the switch's locator does not belong. All else goes through as it is. A host that speaks of relays itself is not believed, wherever in its message it does.
 
 use std::net::Ipv4Addr;
 
@@ -14,11 +15,11 @@ use crate::wire::packet::dhcp::{BOOT_REPLY, BOOT_REQUEST, END, MESSAGE_LEAST, OP
 /// Why a message is not carried on: what is counted.
 pub type Refusal = &'static str;
 
-/// A host's message as the server is to have it: through which switch it came, and by which port, whose name has at most 253 bytes.
+/// A host's message as the server is to have it: through which switch it came, by which port, whose name has at most 247 bytes, and of which subnet an address is wanted.
 ///
 /// # Errors
 /// The reason.
-pub fn to_server(message: &[u8], locator: Ipv4Addr, port: &str) -> Result<Vec<u8>, Refusal> {
+pub fn to_server(message: &[u8], locator: Ipv4Addr, subnet: Option<Ipv4Addr>, port: &str) -> Result<Vec<u8>, Refusal> {
     let (fixed, options) = split(message).map_err(malformed)?;
     let (operation, hardware_length, hops) = (fixed[0], fixed[2], fixed[3]);
     if usize::from(hardware_length) > HARDWARE.len() {
@@ -38,7 +39,9 @@ pub fn to_server(message: &[u8], locator: Ipv4Addr, port: &str) -> Result<Vec<u8
     out[RELAY].copy_from_slice(&locator.octets());
     assert!(port.len() <= PORT_MAX, "a port has a short name");
     let length = port.len() as u8;
-    out.extend([RELAY_INFORMATION, length + 2, CIRCUIT_ID, length].into_iter().chain(port.bytes()));
+    let link = subnet.map_or(0, |_| 6);
+    out.extend([RELAY_INFORMATION, length + 2 + link, CIRCUIT_ID, length].into_iter().chain(port.bytes()));
+    out.extend(subnet.iter().flat_map(|it| [LINK_SELECTION, 4].into_iter().chain(it.octets())));
     Ok(ended(out))
 }
 
@@ -105,9 +108,10 @@ const FILE: std::ops::Range<usize> = 108..236;
 /// Options.
 const OVERLOAD: u8 = 52;
 const RELAY_INFORMATION: u8 = 82;
-/// A part of it.
+/// Parts of it.
 const CIRCUIT_ID: u8 = 1;
-const PORT_MAX: usize = 253;
+const LINK_SELECTION: u8 = 5;
+const PORT_MAX: usize = 247;
 /// RFC 1542, section 4.1.1.
 const HOPS_MAX: u8 = 16;
 
@@ -121,6 +125,7 @@ mod tests {
     use super::*;
 
     const LA: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
+    const SUBNET: Option<Ipv4Addr> = Some(Ipv4Addr::new(20, 0, 0, 0));
 
     /// A host's message, by a library that others wrote.
     fn discover() -> Message {
@@ -133,6 +138,7 @@ mod tests {
     fn information(port: &str) -> DhcpOption {
         let mut information = RelayAgentInformation::default();
         information.insert(RelayInfo::AgentCircuitId(port.as_bytes().to_vec()));
+        information.insert(RelayInfo::LinkSelection(SUBNET.unwrap()));
         DhcpOption::RelayAgentInformation(information)
     }
 
@@ -144,10 +150,16 @@ mod tests {
 
     #[test]
     fn a_request_says_by_which_port_it_came_and_the_answer_goes_back_there() {
-        let carried = to_server(&discover().to_vec().unwrap(), LA, "p3").unwrap();
+        let carried = to_server(&discover().to_vec().unwrap(), LA, SUBNET, "p3").unwrap();
         let mut at_server = Message::from_bytes(&carried).unwrap();
         assert_eq!((at_server.giaddr(), at_server.hops(), at_server.xid()), (LA, 1, 77));
         assert_eq!(at_server.opts().get(OptionCode::RelayAgentInformation), Some(&information("p3")));
+        let without = to_server(&discover().to_vec().unwrap(), LA, None, "p3").unwrap();
+        let without = Message::from_bytes(&without).unwrap();
+        let Some(DhcpOption::RelayAgentInformation(without)) = without.opts().get(OptionCode::RelayAgentInformation) else {
+            panic!("no option 82")
+        };
+        assert_eq!(without.iter().count(), 1, "the port alone");
         at_server.set_opcode(Opcode::BootReply).set_yiaddr([20, 0, 0, 5]);
         let reply = at_server.to_vec().unwrap();
         let (port, answer) = to_host(&reply, LA).unwrap();
@@ -158,15 +170,15 @@ mod tests {
 
     #[test]
     fn what_is_odd_is_not_carried() {
-        let refused = |change: &dyn Fn(&mut Message)| to_server(&changed(change), LA, "p3").unwrap_err();
+        let refused = |change: &dyn Fn(&mut Message)| to_server(&changed(change), LA, SUBNET, "p3").unwrap_err();
         assert_eq!(refused(&|m| _ = m.set_giaddr([10, 9, 9, 9])), "forged_relay");
         assert_eq!(refused(&|m| _ = m.set_opcode(Opcode::BootReply)), "not_a_request");
         assert_eq!(refused(&|m| _ = m.set_hops(16)), "too_many_hops");
         assert_eq!(refused(&|m| _ = m.opts_mut().insert(information("p9"))), "forged_relay");
-        assert_eq!(to_server(&[1; 20], LA, "p3"), Err("malformed"));
+        assert_eq!(to_server(&[1; 20], LA, SUBNET, "p3"), Err("malformed"));
         let mut long = discover().to_vec().unwrap();
         long[2] = 17;
-        assert_eq!(to_server(&long, LA, "p3"), Err("malformed"));
+        assert_eq!(to_server(&long, LA, SUBNET, "p3"), Err("malformed"));
         assert_eq!(to_host(&discover().to_vec().unwrap(), LA), Err("not_an_answer"));
         let reply = |change: &dyn Fn(&mut Message)| {
             changed(|m| {
@@ -183,16 +195,16 @@ mod tests {
     fn a_host_hides_no_relay_in_the_fields_of_names() {
         for (which, at) in [(1, 108), (2, 44), (3, 108), (3, 44)] {
             let mut bytes = changed(|m| _ = m.opts_mut().insert(DhcpOption::OptionOverload(which)));
-            assert!(to_server(&bytes, LA, "p3").is_ok());
+            assert!(to_server(&bytes, LA, SUBNET, "p3").is_ok());
             bytes[at..at + 6].copy_from_slice(&[82, 4, 1, 2, b'p', b'9']);
-            assert_eq!(to_server(&bytes, LA, "p3"), Err("forged_relay"), "{which} {at}");
+            assert_eq!(to_server(&bytes, LA, SUBNET, "p3"), Err("forged_relay"), "{which} {at}");
         }
         // Without option 52 they are names.
         let mut bytes = discover().to_vec().unwrap();
         bytes[44..48].copy_from_slice(b"\x52\x02ab");
-        assert!(to_server(&bytes, LA, "p3").is_ok());
+        assert!(to_server(&bytes, LA, SUBNET, "p3").is_ok());
         let strange = changed(|m| _ = m.opts_mut().insert(DhcpOption::OptionOverload(4)));
-        assert_eq!(to_server(&strange, LA, "p3"), Err("malformed"));
+        assert_eq!(to_server(&strange, LA, SUBNET, "p3"), Err("malformed"));
     }
 
     proptest! {
@@ -208,7 +220,7 @@ mod tests {
             for (code, value) in options {
                 asked.opts_mut().insert(DhcpOption::Unknown(UnknownOption::new(code.into(), value)));
             }
-            let carried = to_server(&asked.to_vec().unwrap(), LA, &port).unwrap();
+            let carried = to_server(&asked.to_vec().unwrap(), LA, SUBNET, &port).unwrap();
             let mut expected = asked.clone();
             expected.set_hops(hops + 1).set_giaddr(LA).opts_mut().insert(information(&port));
             let mut at_server = Message::from_bytes(&carried).unwrap();
@@ -242,7 +254,7 @@ mod tests {
 
     fn carried_and_back(bytes: &[u8]) {
         let _ = to_host(bytes, LA);
-        let Ok(mut carried) = to_server(bytes, LA, "p3") else { return };
+        let Ok(mut carried) = to_server(bytes, LA, SUBNET, "p3") else { return };
         let asked: Vec<_> = Options::of(&bytes[OPTIONS_AT..]).map(|it| it.unwrap()).collect();
         carried[0] = BOOT_REPLY;
         let (port, answer) = to_host(&carried, LA).unwrap();

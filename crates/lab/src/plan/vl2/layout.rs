@@ -3,7 +3,7 @@
 use weft_fabric::Fabric;
 
 use super::addresses::{application_addresses, groups, place_anycast, place_entropy};
-use super::{MTU_OVERLAY, OTHERS, Service, Vl2, Vl2Host, Vl2Spec};
+use super::{LocatorKind, MTU_OVERLAY, OTHERS, Service, Vl2, Vl2Host, Vl2Spec};
 use crate::plan::directory::{DirectoryServers, Store};
 use crate::plan::overlay::Overlay;
 use crate::plan::{Net, Plan, PlanError, Role};
@@ -48,6 +48,7 @@ impl Plan {
             intermediates,
             hosts,
             directory,
+            dhcp: false,
             moves: Vec::new(),
             scheduler: None,
         };
@@ -56,6 +57,18 @@ impl Plan {
         let intermediates = vl2.intermediates.clone();
         self.overlay = Overlay::Vl2(Box::new(vl2));
         if spec.external.is_empty() { Ok(self) } else { self.with_outside(&intermediates, &spec.external) }
+    }
+
+    /// The plan with application addresses of IPv4 that hosts lease by DHCP, over the relays of their ToRs; unchanged without VL2.
+    ///
+    /// # Panics
+    /// If hosts are their own locators: their ToRs have no relay then.
+    pub fn with_dhcp(mut self) -> Self {
+        if let Some(vl2) = self.overlay.vl2_mut() {
+            assert_eq!(vl2.locator, LocatorKind::Tor, "the agents of ToRs relay");
+            vl2.dhcp = true;
+        }
+        self
     }
 
     /// The plan with that many directory servers for VL2, each on a host of its own; unchanged without VL2.

@@ -7,7 +7,7 @@
 //!   20.0.0.0/8 dev eth0 mtu 1560    100.64.1.0/24 via 10.1.1.2 dev p0
 //!                                   unreachable 100.64.0.0/22
 //! ```
-//! - **AA.** Host h is 20.0.0.1 + h and fd20:: + 1 + h, on the NIC that has its locator. Switches have no route to them.
+//! - **AA.** Host h is 20.0.0.1 + h and fd20:: + 1 + h, on the NIC that has its locator. Switches have no route to them. A DHCP server may lease those of IPv4.
 //! - **Outer sources.** A host fills the last byte of its own /24 with the flow's hash. The /24s of a rack are next to each other, so that the fabric learns one
 //!   prefix of them; the first is left out, since the ToR has its first address, and a kernel drops what comes from its own.
 //! - **Anycast.** A group's address stands on `lo` of those intermediate switches that serve it, and OSPF announces it. The plan has all alive; who serves it
@@ -80,6 +80,9 @@ pub struct Vl2 {
     pub hosts: Vec<Vl2Host>,
     /// The directory servers.
     pub directory: DirectoryServers,
+    /// Whether hosts lease their application addresses of IPv4 by DHCP (VL2 section 4.2.3); otherwise the lab configures them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dhcp: bool,
     /// Servers that will move, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
@@ -120,6 +123,14 @@ pub struct Vl2Host {
     pub group: u16,
 }
 
+impl Vl2Host {
+    /// The MAC address of its NIC where a DHCP server knows hosts by it: locally administered, the node's number at the end.
+    pub fn mac(&self) -> String {
+        let [_, a, b, c] = (self.node as u32 + 1).to_be_bytes();
+        format!("02:56:4c:{a:02x}:{b:02x}:{c:02x}")
+    }
+}
+
 /// The prefix of application addresses of IPv4.
 pub const AA4: &str = "20.0.0.0/8";
 /// The prefix of application addresses of IPv6.
@@ -133,6 +144,11 @@ impl Vl2 {
     /// The host of a node.
     pub fn host(&self, node: usize) -> Option<&Vl2Host> {
         self.hosts.iter().find(|h| h.node == node)
+    }
+
+    /// The node of the DHCP server, beside the first directory server; `None`: addresses are configured.
+    pub fn dhcp_server(&self) -> Option<usize> {
+        self.directory.hosts.first().copied().filter(|_| self.dhcp)
     }
 
     /// Whether hosts are attached to this node.

@@ -107,6 +107,8 @@ fn what_is_run_for_an_overlay() {
             commands::routes(node(name), Routing::Static, plan.ecmp_width())
         )
     };
-    let host = commands::vl2::host(&vl2.hosts[0]);
-    insta::assert_snapshot!(format!("{}{}== h0, its application addresses\n{host}", of("tor0"), of("int0")));
+    let host = commands::vl2::host(&vl2.hosts[0], false);
+    let leasing = commands::vl2::host(&vl2.hosts[0], true);
+    let text = format!("{}{}== h0, its application addresses\n{host}== h0 with DHCP\n{leasing}", of("tor0"), of("int0"));
+    insta::assert_snapshot!(text);
 }
