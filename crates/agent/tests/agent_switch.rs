@@ -140,7 +140,11 @@ fn timing_addresses_follow_routes_and_dhcp_is_carried() {
     // What a switch may borrow it borrows only once it has looked around for a while.
     std::thread::sleep(Duration::from_millis(5500));
     assert_eq!(place.held(), ["1/32"]);
+    // The third switch takes the place of the second; without it this one serves both groups.
     place.shell(0, "ip route del 10.0.0.2/32");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(place.held(), ["1/32"]);
+    place.shell(0, "ip route del 10.0.0.3/32");
     let took = until("it serves the group that has lost its last", || place.held() == ["1/32", "2/32"]);
     eprintln!("a group was taken over {took:?} after the route was gone");
     assert!(took < Duration::from_secs(1), "{took:?}");

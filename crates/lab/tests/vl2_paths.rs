@@ -159,25 +159,36 @@ fn six(lab: &TestLab) {
     assert!(!status.success(), "nobody has {unknown}");
 }
 
-/// Three equal uplinks and switches that spread over two: no route has more next hops, there are two groups, and each has a member after FRR has died on the only
-/// one of the second.
+/// Four equal uplinks and switches that spread over three: no route has more next hops, and of five intermediate switches three are in the first group and two in the
+/// second. When one of the two fails, one of the three takes its place, and returns when it is back; when FRR has died on both, others serve their group.
 #[test]
 fn switches_spread_no_wider_than_they_can() {
-    let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 2, uplinks_per_tor: 3, hosts_per_tor: 2 };
-    let Some(lab) = stand(plan('e', shape, 2)) else { return };
+    let shape = Shape::ClosExplicit { intermediates: 5, aggregations: 4, tors: 2, uplinks_per_tor: 4, hosts_per_tor: 2 };
+    let Some(lab) = stand(plan('e', shape, 3)) else { return };
     let routes = lab.at("tor0", || Command::new("ip").args(["-j", "route", "show", "proto", "ospf"]).output().expect("ip"));
     let routes: Vec<Value> = serde_json::from_slice(&routes.stdout).expect("JSON");
     let hops: Vec<usize> = routes.iter().filter_map(|r| r["nexthops"].as_array()).map(Vec::len).collect();
-    assert!(hops.iter().all(|&n| n == 2) && hops.len() >= 3, "{hops:?}");
-    let vl2 = overlay(&lab);
-    assert_eq!(vl2.groups.len(), 2);
-    wait("both groups have members", 20, || groups_held(&lab, None).len() == 2);
+    assert!(hops.iter().all(|&n| n == 3) && hops.len() >= 3, "{hops:?}");
+    let members = |except: Option<&str>| {
+        let held = groups_held(&lab, except);
+        [1, 2].map(|group| held.get(&group).map_or_else(String::new, |members| members.join(" ")))
+    };
+    wait("both groups have their members", 20, || members(None) == ["int0 int2 int4", "int1 int3"]);
     // A switch takes over a group only some time after its start.
     lab.wait_until_age(Duration::from_secs(6));
-    let only =
-        vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
-    signal(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"], "KILL");
-    wait("the second group is another switch's", 15, || groups_held(&lab, Some(&only.name)).len() == 2);
+    let ports: String = lab.node("int1").ports.iter().map(|port| format!("ip link set {} down; ", port.name)).collect();
+    lab.shell("int1", &ports);
+    wait("int4 takes the place of int1", 15, || members(Some("int1")) == ["int0 int2", "int3 int4"]);
+    wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
+    lab.shell("int1", &ports.replace("down", "up"));
+    wait("both groups have their own members again", 25, || members(None) == ["int0 int2 int4", "int1 int3"]);
+    wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
+    for own in ["int1", "int3"] {
+        signal(&lab, own, &["zebra", "ospfd", "bfdd", "pimd"], "KILL");
+    }
+    // The dead ones' agents see nobody, and serve all groups themselves.
+    let others = || members(Some("int1")).map(|group| group.split(' ').filter(|it| *it != "int3").collect::<Vec<_>>().join(" "));
+    wait("int4 serves the second group", 15, || others() == ["int0 int2", "int4"]);
     wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
 }
 

@@ -104,7 +104,7 @@ impl SwitchConfig {
             config.check_hosts(tor, place)?;
         }
         if let Some(part) = &config.intermediate {
-            let help = "list all intermediate switches, and an address a group";
+            let help = "list all intermediate switches, and one address per group";
             part.groups().map_err(|error| place.error::<Error>(part.anycast.span(), &error.to_string(), help))?;
             if !part.switches.get_ref().contains(&config.la) {
                 let message = format!("`la` {} is not among the intermediate switches", config.la);
@@ -284,7 +284,7 @@ address = "10.1.1.2"
             ("principal = 40", "principal = 0", 3, "begin at 1"),
             ("\"10.1.1.9:5303\"", "", 5, "no directory server"),
             ("la = \"10.0.0.1\"", "la = \"10.0.0.9\"", 12, "not among the intermediate"),
-            ("anycast = [\"100.127.0.1\", ", "anycast = [", 13, "have no room"),
+            ("\"10.0.0.3\"]", "\"10.0.0.3\", \"10.0.0.4\", \"10.0.0.5\", \"10.0.0.6\", \"10.0.0.7\"]", 13, "have no room"),
             ("port = \"p1\"", "port = \"p7\"", 22, "not among `ports`"),
             ("\"0101", "\"01", 21, "64 hexadecimal"),
             ("principal = 17", "principal = 0", 20, "0 or there twice"),
