@@ -287,7 +287,11 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
 fn configure_devices(plan: &Plan, node: &Node) -> Result<()> {
     match plan.routing {
         Routing::Openflow => openflow::configure_devices(node),
-        Routing::Static | Routing::Frr => batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace),
+        Routing::Static | Routing::Frr => {
+            let is_point = plan.rendezvous_points().iter().any(|point| std::ptr::eq(*point, node));
+            let point = if is_point { commands::vl2::rendezvous() } else { String::new() };
+            batch("ip", &(commands::devices(node, plan.has_multicast()) + &point), &node.namespace)
+        }
     }
 }
 

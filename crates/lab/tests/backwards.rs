@@ -162,4 +162,28 @@ fn a_broadcast_crosses_each_link_at_most_once() {
         }
     }
     assert!(stranger.recv(&mut buffer).is_err(), "who has not joined hears nothing");
+    the_second_rendezvous_point_takes_over(&lab, group, PORT, &members);
+}
+
+/// The rendezvous point fails: a new sender reaches all members by way of the second.
+fn the_second_rendezvous_point_takes_over(lab: &TestLab, group: Ipv4Addr, port: u16, members: &[UdpSocket]) {
+    members.iter().for_each(|m| m.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout"));
+    let reaches = |host: &str, byte: u8| {
+        let sender = lab.at(host, || UdpSocket::bind((lab.node(host).locator, 0)).expect("a free port"));
+        sender.set_multicast_ttl_v4(16).expect("a TTL");
+        let watch = Stopwatch::new();
+        let mut buffer = [0; 64];
+        let mut heard = |member: &UdpSocket| member.recv(&mut buffer).is_ok_and(|n| n == 32 && buffer[0] == byte);
+        wait_until("a new sender reaches all members", || {
+            sender.send_to(&[byte; 32], (group, port)).expect("sent");
+            members.iter().filter(|member| heard(member)).count() == members.len()
+        });
+        watch.elapsed()
+    };
+    eprintln!("a new sender is heard after {:?} while all live", reaches("h5", 5));
+    let ports: String = lab.node("core0").ports.iter().map(|port| format!("ip link set {} down; ", port.name)).collect();
+    lab.shell("core0", &ports);
+    let took = reaches("h3", 3);
+    eprintln!("a new sender is heard {took:?} after the rendezvous point has failed");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::{line, local};
-use crate::plan::vl2::{AA4, AA6, MTU_OVERLAY, Vl2Host};
+use crate::plan::vl2::{AA4, AA6, MTU_OVERLAY, RENDEZVOUS, Vl2Host};
 use crate::plan::{Hop, Net, Node, Port, Route, RouteTarget};
 
 /// `ip`, in a host's namespace: its application addresses, on the NIC that has its locator. Without that of IPv4 if it leases it; the server knows it by its MAC address.
@@ -62,4 +62,17 @@ pub fn renumber(host: &Node, old: Ipv4Addr) -> String {
     host.local.iter().for_each(|route| local(&mut batch, host, route));
     // The old address last: with it the kernel removes routes that name it.
     batch.replace("route add", "route replace") + &format!("addr del {} dev {}\n", Net::host(old), host.ports[0].name)
+}
+
+/// The device of a switch with the address of the multicast rendezvous point; not `lo`, whose addresses OSPF announces at no cost.
+pub const RENDEZVOUS_DEVICE: &str = "rp";
+
+/// `ip`, in the namespace of a switch that is a rendezvous point.
+pub fn rendezvous() -> String {
+    let mut batch = String::new();
+    line(&mut batch, format_args!("link add {RENDEZVOUS_DEVICE} type veth peer name {RENDEZVOUS_DEVICE}-end"));
+    line(&mut batch, format_args!("addr add {} dev {RENDEZVOUS_DEVICE}", Net::host(RENDEZVOUS)));
+    line(&mut batch, format_args!("link set {RENDEZVOUS_DEVICE} up"));
+    line(&mut batch, format_args!("link set {RENDEZVOUS_DEVICE}-end up"));
+    batch
 }

@@ -7,7 +7,7 @@ use crate::plan::outside::{Outside, POOL};
 use crate::plan::{Node, Plan, Role};
 
 /// The addresses of a node's BGP neighbours.
-pub(super) fn peers<'a>(plan: &'a Plan, node: &'a Node) -> impl Iterator<Item = Ipv4Addr> + 'a {
+pub(crate) fn peers<'a>(plan: &'a Plan, node: &'a Node) -> impl Iterator<Item = Ipv4Addr> + 'a {
     let is_border = plan.outside.is_some();
     let crosses = move |peer: &Node| is_border && (peer.role == Role::Outside) != (node.role == Role::Outside);
     let ports = node.ports.iter().filter(move |_| node.role != Role::Host);
@@ -31,13 +31,18 @@ pub(super) fn bgp(plan: &Plan, node: &Node) -> String {
     text
 }
 
-/// Additional configuration of OSPF: a border announces its default route, a ToR the locators of the pool that its hosts have.
-pub(super) fn ospf(plan: &Plan, node: &Node) -> String {
-    let Some(Outside { borders, hosts, .. }) = &plan.outside else { return String::new() };
+/// Additional configuration of OSPF at a border: it announces its default route.
+pub(super) fn default_route(plan: &Plan, node: &Node) -> String {
+    let is_border =
+        plan.outside.iter().flat_map(|outside| &outside.borders).any(|&border| std::ptr::eq(&plan.nodes[border], node));
+    let text = if is_border { "router ospf\n default-information originate metric 1 metric-type 1\nexit\n" } else { "" };
+    text.to_owned()
+}
+
+/// Additional configuration of OSPF at a ToR: it announces the locators of the pool that its hosts have, which a lab's kernel has routes to.
+pub(super) fn pool(plan: &Plan, node: &Node) -> String {
+    let Some(Outside { hosts, .. }) = &plan.outside else { return String::new() };
     let is = |index: usize| std::ptr::eq(&plan.nodes[index], node);
-    if borders.iter().any(|&b| is(b)) {
-        return "router ospf\n default-information originate metric 1 metric-type 1\nexit\n".to_owned();
-    }
     if hosts.iter().any(|&(h, _)| is(plan.nodes[h].ports[0].peer.node)) {
         return format!(
             "ip prefix-list pool seq 5 permit {POOL} le 32\nroute-map pool permit 10\n match ip address prefix-list pool\nexit\n\
@@ -48,7 +53,7 @@ pub(super) fn ospf(plan: &Plan, node: &Node) -> String {
 }
 
 /// AS numbers for private use (RFC 6996).
-const AS_INSIDE: u32 = 65000;
-const AS_OUTSIDE: u32 = 65001;
+pub(crate) const AS_INSIDE: u32 = 65000;
+pub(crate) const AS_OUTSIDE: u32 = 65001;
 const KEEPALIVE_S: u32 = 1;
 const HOLD_S: u32 = 3;

@@ -22,6 +22,7 @@ use nix::unistd::{User, chown};
 
 use crate::clock::Deadline;
 use crate::commands::RACK_DEVICE;
+use crate::commands::vl2::RENDEZVOUS_DEVICE;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::{Net, Node, Plan, Port, Role, RouteTarget, Timers};
@@ -54,8 +55,11 @@ pub fn program(daemon: &str) -> Option<PathBuf> {
 /// The configuration of a daemon of a switch.
 pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
     let body = match daemon {
-        "ospfd" => ospf(plan, switch, &Interfaces::LAB) + &border::ospf(plan, switch),
-        "pimd" => multicast::pim(plan, switch),
+        "ospfd" => {
+            let border = border::default_route(plan, switch) + &border::pool(plan, switch);
+            ospf(plan, switch, &Interfaces::LAB) + &multicast::ospf(plan, switch) + &border
+        }
+        "pimd" => multicast::pim(plan, switch, &Interfaces::LAB),
         "bgpd" => border::bgp(plan, switch),
         "bfdd" => bfd(),
         // With nexthop objects the kernel removes a failed link from its groups unnoticed by zebra, and the link stays unused after it has been repaired.
@@ -211,13 +215,23 @@ pub(crate) struct Interfaces<'a> {
     pub(crate) loopback: Option<&'a str>,
     /// That with the prefix of the switch's hosts.
     pub(crate) rack: &'a str,
+    /// Whether ports to hosts belong to `rack`, a VLAN; otherwise each is an interface of its own.
+    pub(crate) has_vlan: bool,
+    /// That with the address of the multicast rendezvous point.
+    pub(crate) point: &'a str,
     /// That of a port of the plan.
     pub(crate) port: &'a dyn Fn(&Port) -> String,
 }
 
 impl Interfaces<'static> {
     /// Those of a lab.
-    const LAB: Self = Self { loopback: Some("lo"), rack: RACK_DEVICE, port: &|port| port.name.clone() };
+    const LAB: Self = Self {
+        loopback: Some("lo"),
+        rack: RACK_DEVICE,
+        has_vlan: false,
+        point: RENDEZVOUS_DEVICE,
+        port: &|port| port.name.clone(),
+    };
 }
 
 /// The configuration of BFD.

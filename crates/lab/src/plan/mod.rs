@@ -364,6 +364,13 @@ impl Plan {
         self.overlay.vl2().is_some() && self.routing == Routing::Frr
     }
 
+    /// The multicast rendezvous point and its second, if switches forward multicast: intermediate switches, or others where there are fewer than two.
+    pub fn rendezvous_points(&self) -> Vec<&Node> {
+        let Some(vl2) = self.overlay.vl2().filter(|_| self.has_multicast()) else { return Vec::new() };
+        let others = (0..self.nodes.len()).filter(|at| self.nodes[*at].role == Role::Switch && !vl2.intermediates.contains(at));
+        vl2.intermediates.iter().copied().chain(others).take(2).map(|at| &self.nodes[at]).collect()
+    }
+
     /// Both ends of each cable, each once.
     pub fn cables(&self) -> impl Iterator<Item = [PortId; 2]> + '_ {
         let ports = |node: usize| (0..self.nodes[node].ports.len()).map(move |port| PortId { node, port });

@@ -72,7 +72,7 @@ pub(super) fn frr(plan: &Plan, switch: &Switch<'_>, lanes: u32) -> String {
     };
     let rack = rack();
     let loopback = (!switch.loopbacks.is_empty()).then_some(LOOPBACK);
-    let interfaces = Interfaces { loopback, rack: &rack, port: &port_name };
+    let interfaces = Interfaces { loopback, rack: &rack, has_vlan: true, point: POINT, port: &port_name };
     let mut text = format!("hostname {}\n", node.name);
     if plan.timers.bfd {
         text += &frr::bfd();
@@ -99,3 +99,5 @@ fn rack() -> String {
 }
 
 const LOOPBACK: &str = "Loopback0";
+/// That with the address of the multicast rendezvous point.
+const POINT: &str = "Loopback1";

@@ -67,5 +67,5 @@ const AA6_BASE: u128 = 0xfd20 << 112;
 /// 100.64.0.0 to 100.126.255.255: outer sources.
 pub(super) const ENTROPY_BASE: u32 = 100 << 24 | 64 << 16;
 pub(super) const ENTROPY_END: u32 = ANYCAST_BASE;
-/// 100.127.0.0/16: groups.
-const ANYCAST_BASE: u32 = 100 << 24 | 127 << 16;
+/// 100.127.0.0/16: groups, from the second address on.
+pub(super) const ANYCAST_BASE: u32 = 100 << 24 | 127 << 16;

@@ -157,6 +157,8 @@ impl Vl2 {
     }
 }
 
+/// The address of the multicast rendezvous point: that before the first group's.
+pub const RENDEZVOUS: Ipv4Addr = Ipv4Addr::from_bits(addresses::ANYCAST_BASE);
 /// The multicast groups of services: 239.1.0.0 and the service's number.
 pub const MULTICAST: &str = "239.1.0.0/16";
 
