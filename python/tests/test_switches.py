@@ -34,6 +34,15 @@ def test_every_switch_of_the_fabric_has_its_files(tmp_path: pathlib.Path) -> Non
     assert (tmp_path / "generic" / "tor0" / "switch.txt").exists()
 
 
+def test_netlord_has_edge_switches_and_a_file_for_agents(tmp_path: pathlib.Path) -> None:
+    """The last hop of each port to a server, and the VLANs with the switches' numbers."""
+    report = switches.export("@netlord/lab-tenants", tmp_path / "out")
+    assert report["files"] == ["paths.toml"]
+    assert '"02:4e:4c:00:00:02" = "2-3"' in (tmp_path / "out" / "paths.toml").read_text()
+    database = json.loads((tmp_path / "out" / "edge0" / "config_db.json").read_text())
+    assert set(database["STATIC_ROUTE"]) == {"default|1.0.0.0/8", "default|2.0.0.0/8"}
+
+
 def test_mistakes_are_errors(tmp_path: pathlib.Path) -> None:
     """A scenario without VL2, a format that is not known and a program that is missing."""
     with pytest.raises(weft.WeftError, match="overlay"):

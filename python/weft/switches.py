@@ -28,7 +28,7 @@ def export(
     set: Settings | None = None,
     **overrides: Any,
 ) -> dict[str, Any]:
-    """Writes the configurations of the switches of a scenario with VL2: what ``weft lab export --json`` prints.
+    """Writes the configurations of the switches of a scenario with VL2 or NetLord's tenants: what ``weft lab export --json`` prints.
 
     Args:
         scenario: a scenario file.
@@ -39,7 +39,7 @@ def export(
         **overrides: the same with two underscores for the dot: ``fabric__tors=8``. They override ``set``.
 
     Raises:
-        WeftError: the scenario has no VL2, or a file cannot be written.
+        WeftError: the scenario has neither VL2 nor tenants, or a file cannot be written.
     """
     arguments = ["lab", "export", os.fspath(scenario), "--out", os.fspath(out), "--format", format, "--lanes", str(lanes)]
     for key, value in [*(set or {}).items(), *dotted(overrides)]:

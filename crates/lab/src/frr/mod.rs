@@ -4,8 +4,8 @@
 //! their prefixes, which are on its device `rack`, and every switch the addresses of its `lo`. BFD monitors every adjacency. (The prefixes are no
 //! external routes redistributed from the kernel, which ospfd processes a second after everything else.)
 
-mod border;
-mod multicast;
+pub(crate) mod border;
+pub(crate) mod multicast;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -239,6 +239,22 @@ pub(crate) fn bfd() -> String {
     format!(
         "bfd\n profile fabric\n  detect-multiplier {BFD_MULTIPLIER}\n  transmit-interval {BFD_INTERVAL_MS}\n  receive-interval {BFD_INTERVAL_MS}\n exit\nexit\n"
     )
+}
+
+/// The configuration of PIM and IGMP, and of what OSPF announces of a rendezvous point; empty without multicast.
+pub(crate) fn multicast(plan: &Plan, switch: &Node, interfaces: &Interfaces<'_>) -> String {
+    if !plan.has_multicast() {
+        return String::new();
+    }
+    multicast::pim(plan, switch, interfaces) + &multicast::ospf(plan, switch)
+}
+
+/// The configuration of BGP to the outside, and of what OSPF announces of it; empty at switches without a link there.
+pub(crate) fn external(plan: &Plan, switch: &Node) -> String {
+    if border::peers(plan, switch).next().is_none() {
+        return String::new();
+    }
+    border::bgp(plan, switch) + &border::default_route(plan, switch)
 }
 
 /// The configuration of OSPF.

@@ -1,13 +1,14 @@
-//! Configurations of real switches, derived from the plan of a lab with VL2 (VL2 section 4.2): docs/switches.md.
+//! Configurations of real switches, derived from the plan of a lab with VL2 (VL2 section 4.2) or NetLord (`netlord`): docs/switches.md.
 //!
 //! ```text
 //!   plan --> Switch (ports, addresses, static routes, decapsulation) --> config_db.json and frr.conf    SONiC
 //!                                                                    --> switch.txt                      generic
 //! ```
-//! A ToR has its hosts in one VLAN, whose interface has the ToR's locator and the rack's prefix; in a lab it is a device of its own. All other addresses,
+//! With VL2, a ToR has its hosts in one VLAN, whose interface has the ToR's locator and the rack's prefix; in a lab it is a device of its own. All other addresses,
 //! and OSPF, are those of the lab.
 
 mod generic;
+mod netlord;
 mod sonic;
 
 use std::net::Ipv4Addr;
@@ -45,31 +46,35 @@ pub struct Export {
 #[allow(missing_docs)]
 pub enum ExportError {
     #[error(
-        "the scenario has no overlay, and plain switches need no configuration of Weft's: write [overlay] with kind = \"vl2\""
+        "the scenario has no overlay, and plain switches need no configuration of Weft's: write [overlay] with kind = \"vl2\", or name one with tenants"
     )]
     NoOverlay,
     #[error(
-        "switches of NetLord are not exported: take their VLANs from `weft spain SCENARIO --switches --json`, or name a scenario with VL2"
+        "{vlans} VLANs of SPAIN and of ports to servers are needed, numbered up to {free} at most: reduce `control.spain_paths`"
     )]
-    Netlord,
-    #[error("BGP to the outside is not exported: leave out `overlay.external`")]
-    Outside,
+    Vlans { vlans: usize, free: u16 },
+    #[error(
+        "SONiC has no rates of tenants (tenant {tenant}): leave out its `limit`, write limit = \"deny\", or use `--format generic`"
+    )]
+    Rate { tenant: u32 },
 }
 
 /// The configurations of all switches of a plan.
 ///
 /// # Errors
-/// [`ExportError`] for a plan without VL2, or with a connection to the outside.
+/// [`ExportError`] for a plan without VL2 and NetLord, or with limits that the format has not.
 pub fn export(plan: &Plan, format: Format) -> Result<Vec<Export>, ExportError> {
-    if plan.overlay.netlord().is_some() {
-        return Err(ExportError::Netlord);
+    if let Some(netlord) = plan.overlay.netlord() {
+        return netlord::export(plan, netlord, format);
     }
     let vl2 = plan.overlay.vl2().ok_or(ExportError::NoOverlay)?;
-    if plan.outside.is_some() {
-        return Err(ExportError::Outside);
-    }
     let switches = plan.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Switch);
     Ok(switches.map(|(at, node)| of_switch(plan, &Switch::new(plan, vl2, at, node), format)).collect())
+}
+
+/// Files for the agents of hosts that use these switches, besides those of their own: names and contents.
+pub fn for_agents(plan: &Plan) -> Vec<(&'static str, String)> {
+    plan.overlay.netlord().map(|it| ("paths.toml", netlord::paths(it))).into_iter().collect()
 }
 
 fn of_switch(plan: &Plan, switch: &Switch<'_>, format: Format) -> Export {
@@ -93,6 +98,10 @@ struct Switch<'a> {
     loopbacks: Vec<Ipv4Addr>,
     /// Addresses whose IP-in-IP packets it decapsulates.
     tunnels: Vec<Ipv4Addr>,
+    /// Whether it is a multicast rendezvous point, and has that address too.
+    is_point: bool,
+    /// The server to which it relays DHCP.
+    dhcp_server: Option<Ipv4Addr>,
     routes: Vec<StaticRoute>,
 }
 
@@ -102,6 +111,8 @@ struct SwitchPort {
     to: String,
     /// Its address; `None`: it is in the VLAN of the hosts.
     address: Option<Net>,
+    /// Whether it leads to another switch of the fabric; OSPF and PIM run there.
+    is_fabric: bool,
 }
 
 /// A static route.
@@ -124,7 +135,9 @@ enum Target {
 impl<'a> Switch<'a> {
     fn new(plan: &Plan, vl2: &Vl2, at: usize, node: &'a Node) -> Self {
         let to = |port: &crate::plan::Port| format!("{} {}", plan.nodes[port.peer.node].name, plan.port(port.peer).name);
-        let ports = node.ports.iter().map(|port| SwitchPort { to: to(port), address: port.address }).collect();
+        let is_fabric = |port: &crate::plan::Port| plan.nodes[port.peer.node].role == Role::Switch;
+        let port = |port| SwitchPort { to: to(port), address: port.address, is_fabric: is_fabric(port) };
+        let ports = node.ports.iter().map(port).collect();
         let rack = node.prefix.map(|prefix| {
             let address = if prefix.contains(node.locator) { node.locator } else { prefix.address };
             Net { address, len: prefix.len }
@@ -139,6 +152,8 @@ impl<'a> Switch<'a> {
             rack,
             loopbacks: own.into_iter().chain(anycast.clone()).collect(),
             tunnels: if strips { std::iter::once(node.locator).chain(anycast).collect() } else { Vec::new() },
+            is_point: plan.rendezvous_points().iter().any(|point| std::ptr::eq(*point, node)),
+            dhcp_server: vl2.dhcp_server().filter(|_| vl2.is_tor(at)).map(|server| plan.nodes[server].locator),
             routes: routes(plan, vl2, at, node),
         }
     }
@@ -161,6 +176,14 @@ fn routes(plan: &Plan, vl2: &Vl2, at: usize, node: &Node) -> Vec<StaticRoute> {
         add(format!("{}/128", host.aa6), Target::OnLink);
     }
     routes
+}
+
+/// Prefixes whose static routes a switch announces: outer sources of its hosts, and locators by which the outside reaches some of them.
+fn announced(plan: &Plan, node: &Node) -> Vec<String> {
+    let is_own = |&&(host, _): &&(usize, Ipv4Addr)| std::ptr::eq(&plan.nodes[plan.nodes[host].ports[0].peer.node], node);
+    let outside =
+        plan.outside.iter().flat_map(|outside| outside.hosts.iter().filter(is_own)).map(|&(_, address)| Net::host(address));
+    node.blocks.iter().copied().chain(outside).map(|net| net.to_string()).collect()
 }
 
 /// The VLAN of a ToR's hosts; each ToR has its own.

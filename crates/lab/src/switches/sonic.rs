@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::{RACK_VLAN, Switch, Target};
+use super::{RACK_VLAN, Switch, Target, announced};
 use crate::frr::{self, Interfaces};
+use crate::plan::vl2::RENDEZVOUS;
 use crate::plan::{MTU_FABRIC, Net, Plan};
 
 /// The file `config_db.json`.
@@ -18,7 +19,7 @@ pub(super) fn config_db(switch: &Switch<'_>, lanes: u32) -> String {
         let entries = tables.entry(table).or_insert_with(|| json!({}));
         entries.as_object_mut().expect("tables are objects").insert(key, fields);
     };
-    // FRR is configured by frr.conf alone; the second setting also starts ospfd and bfdd.
+    // FRR is configured by frr.conf alone; the second setting also starts ospfd, bfdd and pimd.
     let metadata = json!({
         "hostname": switch.node.name, "docker_routing_config_mode": "split-unified", "frr_mgmt_framework_config": "true",
     });
@@ -36,7 +37,11 @@ pub(super) fn config_db(switch: &Switch<'_>, lanes: u32) -> String {
         }
     }
     if let Some(net) = switch.rack {
-        put("VLAN", vlan.clone(), json!({ "vlanid": RACK_VLAN.to_string(), "mtu": MTU_FABRIC.to_string() }));
+        let mut fields = json!({ "vlanid": RACK_VLAN.to_string(), "mtu": MTU_FABRIC.to_string() });
+        if let Some(server) = switch.dhcp_server {
+            fields["dhcp_servers"] = json!([server.to_string()]);
+        }
+        put("VLAN", vlan.clone(), fields);
         // Neighbours of IPv6 are found from the link-local address.
         put("VLAN_INTERFACE", vlan.clone(), json!({ "ipv6_use_link_local_only": "enable" }));
         put("VLAN_INTERFACE", format!("{vlan}|{net}"), json!({}));
@@ -44,6 +49,10 @@ pub(super) fn config_db(switch: &Switch<'_>, lanes: u32) -> String {
     for address in &switch.loopbacks {
         put("LOOPBACK_INTERFACE", LOOPBACK.to_owned(), json!({}));
         put("LOOPBACK_INTERFACE", format!("{LOOPBACK}|{}", Net::host(*address)), json!({}));
+    }
+    if switch.is_point {
+        put("LOOPBACK_INTERFACE", POINT.to_owned(), json!({}));
+        put("LOOPBACK_INTERFACE", format!("{POINT}|{}", Net::host(RENDEZVOUS)), json!({}));
     }
     for (i, address) in switch.tunnels.iter().enumerate() {
         // RFC 6040: a congestion mark of the outer header stays; the inner TTL and DSCP are the sender's.
@@ -63,7 +72,7 @@ pub(super) fn config_db(switch: &Switch<'_>, lanes: u32) -> String {
     serde_json::to_string_pretty(&tables).expect("tables are JSON") + "\n"
 }
 
-/// The file `frr.conf`: OSPF and BFD as in a lab, and the announcement of outer sources.
+/// The file `frr.conf`: OSPF, BFD, PIM and BGP as in a lab, and the announcement of static routes.
 pub(super) fn frr(plan: &Plan, switch: &Switch<'_>, lanes: u32) -> String {
     let node = switch.node;
     let port_name = |port: &crate::plan::Port| {
@@ -78,14 +87,15 @@ pub(super) fn frr(plan: &Plan, switch: &Switch<'_>, lanes: u32) -> String {
         text += &frr::bfd();
     }
     text += &frr::ospf(plan, node, &interfaces);
-    if !node.blocks.is_empty() {
-        for (i, block) in node.blocks.iter().enumerate() {
-            writeln!(text, "ip prefix-list outer-sources seq {} permit {block}", 5 * (i + 1)).expect("a text grows");
-        }
-        text += "route-map outer-sources permit 10\n match ip address prefix-list outer-sources\nexit\n";
-        text += "router ospf\n redistribute static metric-type 1 route-map outer-sources\nexit\n";
+    let announced = announced(plan, node);
+    for (i, prefix) in announced.iter().enumerate() {
+        writeln!(text, "ip prefix-list hosts seq {} permit {prefix}", 5 * (i + 1)).expect("a text grows");
     }
-    text
+    if !announced.is_empty() {
+        text += "route-map hosts permit 10\n match ip address prefix-list hosts\nexit\n";
+        text += "router ospf\n redistribute static metric-type 1 route-map hosts\nexit\n";
+    }
+    text + &frr::multicast(plan, node, &interfaces) + &frr::external(plan, node)
 }
 
 /// The name of the port at an index.

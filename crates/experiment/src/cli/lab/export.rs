@@ -17,7 +17,7 @@ use crate::scenario::source::{Form, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// The scenario file; its [fabric], [overlay] with VL2, and `ospf` of [world] apply
+    /// The scenario file; its [fabric], [overlay] with VL2 or tenants of NetLord, and `ospf` of [world] apply
     scenario: PathBuf,
     /// Format of the configurations
     #[arg(long, value_enum)]
@@ -40,6 +40,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   weft lab export @vl2/lab-first --format sonic --out switches
   weft lab export @vl2/lab-first --format generic --out text
+  weft lab export @netlord/lab-tenants --format sonic --out edges
   weft lab export mine.toml --format sonic --lanes 8 --out switches";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -61,21 +62,28 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
     };
     let exports = switches::export(&plan, format)
         .map_err(|e| Error::usage(format!("{}: {e}", args.scenario.display()), "docs/switches.md lists what is exported"))?;
-    write(&args.out, &exports)?;
+    let shared = switches::for_agents(&plan);
+    write(&args.out, &exports, &shared)?;
     let of = |it: &Export| {
         let files: Vec<&str> = it.files.iter().map(|(name, _)| *name).collect();
         json!({ "switch": it.switch, "files": files, "decapsulates": it.decapsulates, "static_routes": it.routes })
     };
-    let answer = json!({ "out": args.out, "switches": exports.iter().map(of).collect::<Vec<_>>() });
+    let files: Vec<&str> = shared.iter().map(|(name, _)| *name).collect();
+    let answer = json!({ "out": args.out, "files": files, "switches": exports.iter().map(of).collect::<Vec<_>>() });
     say(args.json, &answer, |_| {
         let stripping = exports.iter().filter(|it| it.decapsulates > 0).count();
         let (count, out) = (exports.len(), args.out.display());
-        format!("{count} switches in {out}; {stripping} of them need silicon that decapsulates IP-in-IP: docs/switches.md\n")
+        let own: String = files.iter().map(|file| format!(", and {file} for the agents")).collect();
+        let need = match stripping {
+            0 => String::new(),
+            _ => format!("; {stripping} of them need silicon that decapsulates IP-in-IP"),
+        };
+        format!("{count} switches in {out}{own}{need}: docs/switches.md\n")
     })
 }
 
 /// Makes the folder with all files, or nothing.
-fn write(out: &Path, exports: &[Export]) -> Result<()> {
+fn write(out: &Path, exports: &[Export], shared: &[(&str, String)]) -> Result<()> {
     if out.symlink_metadata().is_ok() {
         return Err(Error::usage(format!("{} already exists", out.display()), "name another folder with `--out DIR`"));
     }
@@ -85,6 +93,9 @@ fn write(out: &Path, exports: &[Export]) -> Result<()> {
     // With the mode that the user's umask leaves.
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let unfinished = builder.tempdir_in(parent).map_err(failed)?;
+    for (name, text) in shared {
+        fs::write(unfinished.path().join(name), text).map_err(failed)?;
+    }
     for it in exports {
         let folder = unfinished.path().join(&it.switch);
         fs::create_dir(&folder).map_err(failed)?;
