@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`selective`], [`scoreboard`] | recovery with SACK (RFC 6675) |
 //! | [`rack`] | losses by time, and tail loss probes (RFC 8985) |
+//! | [`frto`] | with SACK: spurious timeouts are undone (RFC 5682) |
 //! | [`cubic`] | CUBIC's window (RFC 9438) |
 //! | [`pace`] | pacing |
 //!
@@ -17,6 +18,7 @@
 //! `handle -> poll`: the engine passes acknowledgements and timeouts, then polls for segments until there is none.
 
 pub(super) mod cubic;
+mod frto;
 mod pace;
 mod rack;
 mod round_trip;
@@ -298,6 +300,9 @@ impl Sender {
         } else {
             // RFC 5681 section 3.1: not again for a segment that the timer has sent again already.
             if self.timeouts == 0 {
+                if selective {
+                    self.suspect_timeout();
+                }
                 // With SACK, what has been sent since a hole is more than what is in the network: the window bounds that.
                 let flight = if selective { self.flight().min(self.cwnd) } else { self.flight() };
                 self.ssthresh = self.reduced(flight);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::super::NEVER;
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{Original, Scoreboard, Sent};
 
 /// RACK's state of a connection (section 5.3), times in picoseconds.
 #[derive(Clone, Debug, Default)]
@@ -171,6 +171,14 @@ impl Rack {
             }
         }
         self.probe = None;
+    }
+
+    /// A timeout was spurious, as `original` shows: what it took for lost is looked at again, from `una` on. What was sent again by it has not arrived, as
+    /// timestamps would have shown (section 6.2, step 2).
+    pub fn forgive(&mut self, una: u32, now: u64, original: Original) {
+        self.unchecked = una;
+        self.sent = (original.at, original.number + 1);
+        self.rtt = now - original.at;
     }
 
     /// An acknowledgement of all below `number` arrives, without new data if it repeats the one before (section 7.4). Returns whether it

@@ -40,6 +40,14 @@ impl Sent {
     }
 }
 
+/// A segment that was sent once, before the last timeout, and has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Original {
+    pub number: u32,
+    /// When it was sent, in picoseconds.
+    pub at: u64,
+}
+
 /// All segments under way.
 #[derive(Clone, Debug, Default)]
 pub(in crate::packet::tcp) struct Scoreboard {
@@ -175,6 +183,14 @@ impl Scoreboard {
             }
         }
         self.high_again = self.una;
+    }
+
+    /// Nothing is lost: the timeout that said so was spurious.
+    pub fn forgive(&mut self) {
+        for number in self.una..self.high() {
+            self.change(number, |s| s.lost = false);
+        }
+        self.overtaken = self.una;
     }
 
     /// The first segment to be sent again (rule 1 of NextSeg).

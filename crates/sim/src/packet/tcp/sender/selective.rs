@@ -3,8 +3,9 @@
 //! The window bounds what is in the network ([`Scoreboard::pipe`]), not what has been sent since the first hole.
 
 use super::super::blocks::Blocks;
+use super::frto::Suspicion;
 use super::rack::{Context, Rack};
-use super::scoreboard::Scoreboard;
+use super::scoreboard::{Original, Scoreboard};
 use super::*;
 
 /// What a sender with SACK knows besides its window.
@@ -18,12 +19,14 @@ pub(super) struct Selective {
     probe_at: u64,
     /// The one segment per recovery of rule 4 of NextSeg was sent.
     rescued: bool,
+    /// The last timeout may be spurious.
+    pub suspicion: Option<Suspicion>,
 }
 
 impl Default for Selective {
     fn default() -> Self {
         let (board, rack) = (Scoreboard::default(), Rack::default());
-        Self { board, rack, rto_at: NEVER, reorder_at: NEVER, probe_at: NEVER, rescued: false }
+        Self { board, rack, rto_at: NEVER, reorder_at: NEVER, probe_at: NEVER, rescued: false, suspicion: None }
     }
 }
 
@@ -39,6 +42,12 @@ impl Selective {
     /// When the retransmission timer runs out.
     pub fn rto_at(&self) -> u64 {
         self.rto_at
+    }
+
+    /// A timeout was spurious, as `original` shows: nothing is lost by it. The first segment under way is `una`.
+    pub fn forgive(&mut self, una: u32, now: u64, original: Original) {
+        self.board.forgive();
+        self.rack.forgive(una, now, original);
     }
 
     fn first_timer(&self) -> u64 {
@@ -66,7 +75,7 @@ impl Sender {
         let acked = number.saturating_sub(self.una);
         let in_flight = self.selective().board.pipe();
         let fills = self.fills_window(in_flight);
-        self.hear(tcp, now, number, blocks);
+        let original = self.hear(tcp, now, number, blocks);
         if acked > 0 {
             self.una = number;
             if self.timeouts > 0 {
@@ -80,6 +89,7 @@ impl Sender {
         if marked && number > self.cut && self.phase == Phase::Open {
             self.cut_down(tcp);
         }
+        let undone = self.phase == Phase::Loss && self.judge_timeout(tcp, now, acked > 0, original);
         if tcp.recovery == Recovery::Rack {
             self.hear_probe(number, acked == 0 && blocks.is_empty(), blocks);
         }
@@ -89,7 +99,7 @@ impl Sender {
             self.phase = Phase::Open;
             self.selective().rack.on_recovered();
         }
-        if acked > 0 && before != Phase::Recovery && !marked && fills && self.cwnd < tcp.max_window {
+        if acked > 0 && before != Phase::Recovery && !undone && !marked && fills && self.cwnd < tcp.max_window {
             self.grow(acked, now);
         }
         if self.phase == Phase::Open && self.selective().board.has_waiting() {
@@ -102,18 +112,22 @@ impl Sender {
         self.set_timers(tcp, now, acked > 0);
     }
 
-    fn selective(&mut self) -> &mut Selective {
+    pub(super) fn selective(&mut self) -> &mut Selective {
         &mut self.more().selective
     }
 
-    /// Enters on the scoreboard what has arrived, and measures the round trip of the segment that is timed.
-    fn hear(&mut self, tcp: &Tcp, now: u64, number: u32, blocks: &Blocks) {
-        let (timed, by_time) = (self.timed, tcp.recovery == Recovery::Rack);
-        let mut sampled = None;
+    /// Enters on the scoreboard what has arrived, and measures the round trip of the segment that is timed. Returns the last of those segments that was sent
+    /// once, before the last timeout.
+    fn hear(&mut self, tcp: &Tcp, now: u64, number: u32, blocks: &Blocks) -> Option<Original> {
+        let (timed, recover, by_time) = (self.timed, self.recover, tcp.recovery == Recovery::Rack);
+        let (mut sampled, mut original) = (None, None);
         let Selective { board, rack, .. } = self.selective();
         let mut arrived = |n: u32, segment: scoreboard::Sent| {
             if n == timed {
                 sampled = Some(segment);
+            }
+            if n < recover && !segment.repeated {
+                original = Some(Original { number: n, at: segment.at });
             }
             if by_time {
                 rack.hear(n, segment);
@@ -132,6 +146,7 @@ impl Sender {
                 self.sample(tcp, now - self.timed_at);
             }
         }
+        original
     }
 
     /// What an acknowledgement says of the tail loss probe, and of segments that were sent again without need.
@@ -232,7 +247,10 @@ impl Sender {
         {
             return Some(pick);
         }
-        let Selective { board, rescued, .. } = self.selective();
+        let Selective { board, rescued, suspicion, .. } = self.selective();
+        if let Some(suspicion) = suspicion.as_ref().filter(|it| it.holds_back()) {
+            return (has_new && suspicion.allows_new()).then_some(Pick::New);
+        }
         if board.pipe() >= cwnd {
             return None;
         }
@@ -278,7 +296,11 @@ impl Sender {
         let segment = match pick {
             Pick::New => {
                 let segment = self.next_segment(now);
-                self.selective().board.send_new(now);
+                let Selective { board, suspicion, .. } = self.selective();
+                board.send_new(now);
+                if let Some(suspicion) = suspicion {
+                    suspicion.send_new();
+                }
                 segment
             }
             Pick::Again(number) => {

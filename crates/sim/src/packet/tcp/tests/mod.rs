@@ -7,12 +7,14 @@
 //! | [`answers`] | delayed acknowledgements, marks, DCTCP, linked increases (RFC 5681, 3168, 8257, 6356) |
 //! | [`selective`] | recovery with SACK, and its blocks (RFC 2018, 2883, 6675) |
 //! | [`rack`] | losses by time, tail loss probes (RFC 8985) |
+//! | [`frto`] | spurious timeouts (RFC 5682) |
 //! | [`cubic`] | CUBIC's window (RFC 9438) |
 //! | [`pace`] | pacing |
 //! | [`pipe`] | both ends over a pipe that loses at random, or at a rate for which the throughput is known |
 
 mod answers;
 mod cubic;
+mod frto;
 mod loss;
 mod pace;
 mod pipe;

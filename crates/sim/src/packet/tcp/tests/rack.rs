@@ -130,9 +130,11 @@ fn a_timeout_spares_what_was_sent_a_moment_ago() {
     let sent = s.time_out();
     assert_eq!(sent, [2]);
     assert_eq!(s.tx.window(), 1);
-    // All were lost: each acknowledgement makes room for two.
+    // All were lost: two new segments find that out (F-RTO), then each acknowledgement makes room for one more.
     s.now += 100 * MS;
-    assert_eq!(s.sack(3, &[]), [3, 4]);
+    assert_eq!(s.sack(3, &[]), [8, 9]);
+    s.now += 100 * MS;
+    assert_eq!((s.sack(3, &[(8, 9)]), s.sack(3, &[(8, 10)])), (vec![3], vec![4]));
 }
 
 #[test]
