@@ -13,7 +13,7 @@ use support::{name, possible, serial, settings};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
-use weft_fabric::topology::shapes::subways::{RackSize, Speeds, SubwaysSpec, SubwaysType, Uplinks};
+use weft_fabric::topology::shapes::subways::{RackSize, Speeds, SubwaysSpec, SubwaysType, Trunk, Uplinks};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, FlowId, HostId, Instant, LinkId};
@@ -127,6 +127,48 @@ fn timing_two_nics_carry_twice_as_much_as_one() {
         let of = |link: LinkId| outcome.links[link.index()].bytes.0 + outcome.links[link.reverse().index()].bytes.0;
         let bytes: Vec<u64> = fabric.out(node).iter().map(|&l| of(l)).collect();
         assert!(bytes.iter().all(|b| *b > 3_000_000), "{bytes:?}");
+    }
+}
+
+/// The baselines (Subways sections 3 and 5): what hot racks send is the uplinks of the ToRs that they reach. ToRs have one uplink, so switches have nothing to hash. A trunk
+/// reaches one ToR a rack, MC-LAG both of a pair of racks, type 1 one more than there are racks.
+#[test]
+fn timing_trunks_and_mc_lag_carry_the_uplinks_of_their_tors() {
+    if !possible() {
+        return;
+    }
+    let _serial = serial();
+    let spec = |kind, trunk| SubwaysSpec {
+        rack: RackSize::Servers(2),
+        racks_per_cluster: 10,
+        tor_uplinks: Uplinks::Count(1),
+        clusters: Some(1),
+        levels: 2,
+        trunk,
+        ..SubwaysSpec::new(kind)
+    };
+    let wirings = [
+        ('p', SubwaysType::Type0, Trunk::Packet, [1.0, 2.0]),
+        ('q', SubwaysType::Type0, Trunk::Flow, [1.0, 2.0]),
+        ('r', SubwaysType::McLag, Trunk::Packet, [2.0, 2.0]),
+        ('s', SubwaysType::Type1, Trunk::Packet, [2.0, 3.0]),
+    ];
+    for (letter, kind, trunk, tors) in wirings {
+        let fabric = build(spec(kind, trunk), 20_000_000);
+        for (senders, expected) in [2, 4].into_iter().zip(tors) {
+            let pairs = (0..senders).flat_map(|from| (8..18).flat_map(move |to| [(from, to); 2]));
+            let flows = pairs.map(|(from, to)| flow(from, to, Duration::ZERO, Size::Infinite)).collect();
+            let outcome = run(&fabric, Job { duration: Some(Duration::from_secs(6)), ..job(&fabric, letter, flows) });
+            let carried = goodput(&outcome) / ONE_NIC;
+            eprintln!("{kind:?} {trunk:?}, {senders} senders: {carried:.2} uplinks");
+            assert!(
+                (expected * 0.93..expected * 1.03).contains(&carried),
+                "{kind:?} {trunk:?}, {senders} senders: {carried} uplinks"
+            );
+            // Of a trunk by flow, both cables carry some.
+            let node = fabric.node_by_name("h0").expect("a host");
+            assert!(fabric.out(node).iter().all(|link| outcome.links[link.index()].bytes > Bytes(100_000)), "{kind:?} {trunk:?}");
+        }
     }
 }
 

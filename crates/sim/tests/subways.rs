@@ -6,6 +6,8 @@ use weft_control::controller::Controller;
 use weft_control::subways::{DetourConfig, Rebind, Subways, SubwaysConfig};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing};
+use weft_fabric::topology::shapes::subways::{RackSize, SubwaysSpec, SubwaysType, Trunk, Uplinks};
+use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::topology::{FabricBuilder, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, SwitchId};
@@ -110,6 +112,50 @@ const CASES: [Case; 6] = [
 ];
 
 const MB: u64 = 1_000_000;
+
+/// The baselines (sections 3 and 5) in both worlds: hot racks send what the uplinks of the ToRs that they reach carry. ToRs have one uplink, so switches have nothing to hash. A
+/// trunk reaches one ToR a rack, MC-LAG both of a pair of racks, type 1 one more than there are racks.
+#[test]
+fn trunks_and_mc_lag_carry_the_uplinks_of_their_tors() {
+    let link = Cabling { rate: BitsPerSec(GBPS), delay: Duration::ZERO };
+    let wirings = [
+        (SubwaysType::Type0, Trunk::Packet, [1.0, 2.0]),
+        (SubwaysType::Type0, Trunk::Flow, [1.0, 2.0]),
+        (SubwaysType::McLag, Trunk::Packet, [2.0, 2.0]),
+        (SubwaysType::Type1, Trunk::Packet, [2.0, 3.0]),
+    ];
+    for (kind, trunk, tors) in wirings {
+        let spec = SubwaysSpec {
+            rack: RackSize::Servers(2),
+            racks_per_cluster: 10,
+            tor_uplinks: Uplinks::Count(1),
+            clusters: Some(1),
+            levels: 2,
+            trunk,
+            ..SubwaysSpec::new(kind)
+        };
+        let fabric = Arc::new(Shape::Subways(spec).build(link, link).unwrap());
+        for (senders, expected) in [2, 4].into_iter().zip(tors) {
+            let pairs = (0..senders).flat_map(|from| (8..18).flat_map(move |to| [(from, to); 2]));
+            let flow = |(src, dst)| FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO, size: Size::Infinite };
+            let flows: Vec<FlowSpec> = pairs.map(flow).collect();
+            let mut in_flows = world(&fabric, flows.clone(), Scheduler::Ecmp, vec![]);
+            in_flows.config.duration = Duration::from_ms(100);
+            let FlowWorld { fabric, router, controller, workload, events, .. } = world(&fabric, flows, Scheduler::Ecmp, vec![]);
+            let transport = Transport { rto_min: Duration::from_ms(5), ..Transport::default() };
+            let (switch_queue, duration) = (SwitchQueue::Fixed(Bytes(200_000)), Duration::from_ms(300));
+            let config = PacketConfig { transport, switch_queue, duration, ..PacketConfig::default() };
+            let in_packets = PacketWorld { fabric, router, controller, workload, events, config };
+            let outcomes =
+                [(in_flows.run(&mut |_| {}), 1.0, 1e-6), (in_packets.run(&mut |_| {}).unwrap(), 1460.0 / 1500.0, 0.05)];
+            for (outcome, payload, margin) in outcomes {
+                let bytes: u64 = outcome.flows.iter().map(|flow| flow.bytes.0).sum();
+                let uplinks = bytes as f64 * 8.0 / outcome.ended.as_secs_f64() / (payload * GBPS as f64);
+                assert!((uplinks / expected - 1.0).abs() < margin, "{kind:?} {trunk:?}, {senders} senders: {uplinks} uplinks");
+            }
+        }
+    }
+}
 
 /// Section 5's example and section 6's: the racks get the bandwidth of so many ToRs. Of racks that are side by side, ECMP gives one ToR
 /// between two the load of both; balanced, all ToRs are as busy; detours add 0.6 of two ToRs on either side.
