@@ -30,6 +30,7 @@ function distrustMark(run) {
 // Banners at the head of the report.
 function warnings(model) {
   const slow = model.runs.filter((r) => r.distrust.includes("cpu"));
+  const starved = model.runs.filter((r) => r.distrust.includes("wait"));
   const unlike = model.runs.filter((r) => r.distrust.includes("queue"));
   const changed = model.runs.filter((r) => !r.comparable);
   const which = (runs) => (runs.length === model.runs.length ? (runs.length === 1 ? "This run" : "All runs") : `${plural(runs.length, "run")} of ${model.runs.length}`);
@@ -42,6 +43,8 @@ function warnings(model) {
       notes.slice(0, NOTES_SHOWN).map((text) => h("p", {}, capital(text), ".")), notes.length > NOTES_SHOWN && h("p", {}, `and ${notes.length - NOTES_SHOWN} more in summary.json`)),
     slow.length > 0 && banner("untrusted", `UNTRUSTED: ${which(slow)} saturated the CPU`, slow,
       "Less than 10 % of CPU time was idle, so these results reflect this machine and not the network. Lower world.scale, or free the machine, and run again. Verdicts and best values leave them out."),
+    starved.length > 0 && banner("starved", `UNTRUSTED: in ${which(starved).replace(/^[AT]/, (c) => c.toLowerCase())} a program waited for a processor`, starved,
+      "A program of the lab could run and got no processor for more than 0.5 s, so these results reflect this machine and not the network. summary.json names it (longest_wait). Free the machine, or lower world.scale, and run again. Verdicts and best values leave them out."),
     unlike.length > 0 && banner("unlike", `UNTRUSTED: TCP in ${which(unlike).replace(/^[AT]/, (c) => c.toLowerCase())} differs from that of the network described`, unlike,
       "Full queues last longer than TCP waits for an acknowledgement: rates are divided by world.scale, and world.switch_queue is not. Divide it as well. Verdicts and best values leave them out."),
     changed.length > 0 && banner("not-comparable", `${which(changed)} cannot be compared with the published results`, changed,

@@ -69,7 +69,7 @@ pub enum Status {
     Miss,
     /// Missed, for a known cause.
     KnownMiss,
-    /// Measured in a lab on a machine whose CPU was saturated.
+    /// Measured in a lab for which the machine had no time.
     Untrusted,
     /// Settings were overridden that the expectation takes for granted.
     NotComparable,
@@ -124,7 +124,7 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bo
     let explained = expect.known_miss.as_ref().filter(|miss| !ok && idle.is_none() && explains(miss.between));
     let known = explained.is_some();
     let is_untrusted = |i: usize| runs[i].distrust.is_some_and(|why| !why.is_empty());
-    let is_slow = |i: usize| runs[i].distrust.is_some_and(|why| why.contains(&Distrust::Cpu));
+    let is_slow = |i: usize| runs[i].distrust.is_some_and(|why| why.iter().any(|it| it.is_of_machine()));
     let status = match (ok, known) {
         _ if !comparable => Status::NotComparable,
         _ if is_untrusted(index) || divisor.is_some_and(is_untrusted) => Status::Untrusted,
@@ -265,6 +265,11 @@ mod tests {
         assert_eq!(status(expect(0.5, None), &both, 1), Status::Ok);
         assert_eq!(status(expect(2.0, None), &both, 1), Status::Untrusted, "the machine was slow in the other run");
         assert_eq!(status(expect(0.5, Some("slow")), &both, 1), Status::Untrusted, "relative to an untrusted run");
+        let starved = [lab(0, Some(&[Distrust::Wait])), lab(1, Some(&[]))];
+        assert_eq!(
+            (status(expect(0.5, None), &starved, 0), status(expect(2.0, None), &starved, 1)),
+            (Status::Untrusted, Status::Untrusted)
+        );
         let other = [lab(0, Some(&[Distrust::Queue])), lab(1, Some(&[]))];
         assert_eq!(status(expect(0.5, None), &other, 0), Status::Untrusted, "a lab unlike the network described");
         assert_eq!(status(expect(2.0, None), &other, 1), Status::Miss, "which other labs need not be");

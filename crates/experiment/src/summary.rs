@@ -17,7 +17,7 @@ use crate::scenario::world::LabRouting;
 use crate::search::Finding;
 use crate::study::Study;
 use crate::trials::Found;
-use crate::trust::{Distrust, Regime, TRUSTED_IDLE};
+use crate::trust::{Distrust, LongestWait, Regime, TRUSTED_IDLE, TRUSTED_WAIT};
 use crate::world::Executed;
 
 /// What `--json` prints and `summary.json` holds.
@@ -83,6 +83,9 @@ pub struct LabSummary {
     /// What is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub distrust: Vec<Distrust>,
+    /// Which of its programs waited longest for a processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait: Option<LongestWait>,
     /// How full queues appear to TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regime: Option<Regime>,
@@ -213,6 +216,17 @@ impl LabSummary {
                 TRUSTED_IDLE * 100.0,
             );
         }
+        let longest_wait = lab.longest_wait.as_ref();
+        let starved = longest_wait.is_some_and(|wait| wait.length > TRUSTED_WAIT);
+        let longest_wait = longest_wait.map(LongestWait::from);
+        if let Some(wait) = longest_wait.as_ref().filter(|_| starved) {
+            let name = run.name();
+            let run = if name.is_empty() { String::new() } else { format!(", during {name}") };
+            tracing::warn!(
+                "{}{run}: these results reflect this machine, not the network. Stop other programs, or lower `world.scale`",
+                wait.text()
+            );
+        }
         let (routing, ospf) = match run.scenario.lab_routing() {
             _ if lab.bridges.is_some() => ("spain", None),
             LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
@@ -220,16 +234,29 @@ impl LabSummary {
         };
         let faults = lab.faults.iter().map(FaultSummary::from).collect();
         let is_kept = regime.is_none_or(|regime| regime.is_kept());
-        let distrust: Vec<Distrust> = [(Distrust::Cpu, saturated), (Distrust::Queue, !is_kept)]
+        let distrust: Vec<Distrust> = [(Distrust::Cpu, saturated), (Distrust::Wait, starved), (Distrust::Queue, !is_kept)]
             .into_iter()
             .filter_map(|(why, is)| is.then_some(why))
             .collect();
-        Some(Self { scale: lab.scale, routing, ospf, trusted: distrust.is_empty(), distrust, regime, faults })
+        Some(Self { scale: lab.scale, routing, ospf, trusted: distrust.is_empty(), distrust, longest_wait, regime, faults })
+    }
+
+    /// Why it is not trusted, a sentence each; empty if it is.
+    pub fn reasons(&self) -> Vec<String> {
+        let reason = |why: &Distrust| match (why, &self.longest_wait) {
+            (Distrust::Wait, Some(wait)) => why.text().replacen("a program waited for a processor", &wait.text(), 1),
+            _ => why.text().to_owned(),
+        };
+        self.distrust.iter().map(reason).collect()
     }
 
     /// A mean over seeds is trusted if each of its labs is.
     pub fn merge(&mut self, other: &Self) {
         self.distrust.extend(other.distrust.iter().filter(|why| !self.distrust.contains(why)).copied().collect::<Vec<_>>());
+        let seconds = |wait: &Option<LongestWait>| wait.as_ref().map_or(0.0, |it| it.seconds);
+        if seconds(&other.longest_wait) > seconds(&self.longest_wait) {
+            self.longest_wait.clone_from(&other.longest_wait);
+        }
         self.trusted &= other.trusted;
     }
 }

@@ -1,6 +1,6 @@
-//! Whether results of a lab are trusted: the machine had time for its packets, and TCP works as in the network described.
+//! Whether results of a lab are trusted: the machine had time for its packets and for its programs, and TCP works as in the network described.
 //!
-//! For the second, a lab divides the rates of links and keeps bytes, so a full queue lasts longer; TCP's minimum
+//! For the third, a lab divides the rates of links and keeps bytes, so a full queue lasts longer; TCP's minimum
 //! retransmission timeout stays what it is.
 //!
 //! | quantity | kept if |
@@ -12,8 +12,9 @@
 //! minimum timeout within a round trip makes TCP retransmit what was not lost.
 
 use serde::Serialize;
+use weft_fabric::record::CpuWait;
 use weft_fabric::topology::Fabric;
-use weft_fabric::{BitsPerSec, Bytes};
+use weft_fabric::{BitsPerSec, Bytes, Duration};
 
 use crate::scenario::Scenario;
 use crate::scenario::lab::SWITCH_QUEUE;
@@ -25,15 +26,25 @@ use crate::scenario::traffic::flows::Flows;
 pub enum Distrust {
     /// The CPU was saturated: the results reflect the machine, not the network.
     Cpu,
+    /// A program of the lab waited for a processor, longer than protocols do for an answer.
+    Wait,
     /// Full queues last longer than TCP waits for an acknowledgement, which they would not in the network described.
     Queue,
 }
 
 impl Distrust {
+    /// Whether the machine is to blame, and another run may fare better.
+    pub const fn is_of_machine(self) -> bool {
+        matches!(self, Self::Cpu | Self::Wait)
+    }
+
     /// What is the matter.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Cpu => "CPU was saturated: these results reflect this machine, not the network; lower world.scale",
+            Self::Wait => {
+                "a program waited for a processor: these results reflect this machine, not the network; end what else runs, or lower world.scale"
+            }
             Self::Queue => {
                 "full queues last longer than TCP waits, unlike those described; divide world.switch_queue as world.scale divides rates"
             }
@@ -43,6 +54,35 @@ impl Distrust {
 
 /// A lab on a machine with less idle CPU is not trusted.
 pub const TRUSTED_IDLE: f64 = 0.1;
+/// A lab in which a program waited longer for a processor is not trusted: BFD takes a neighbour for lost after 0.3 s, an agent a path after 0.75 s.
+pub const TRUSTED_WAIT: Duration = Duration::from_ms(500);
+
+/// The longest wait of a program of a lab for a processor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LongestWait {
+    /// Its name, such as `bfdd`.
+    pub program: String,
+    /// The node on which it runs; empty for `weft` itself and for threads of the kernel.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// How long, in seconds.
+    pub seconds: f64,
+}
+
+impl LongestWait {
+    /// What waited, and how long.
+    pub fn text(&self) -> String {
+        let Self { program, node, seconds } = self;
+        let at = if node.is_empty() { String::new() } else { format!(" at {node}") };
+        format!("{program}{at} waited {seconds:.2} s for a processor")
+    }
+}
+
+impl From<&CpuWait> for LongestWait {
+    fn from(wait: &CpuWait) -> Self {
+        Self { program: wait.program.clone(), node: wait.node.clone(), seconds: wait.length.as_secs_f64() }
+    }
+}
 
 /// How full queues appear to TCP in a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

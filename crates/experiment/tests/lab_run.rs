@@ -88,6 +88,44 @@ fn a_queue_that_lasts_longer_than_tcp_waits_is_not_trusted() {
     assert_eq!(queue("100kB"), (Some(0.04), false, false));
 }
 
+/// A loop of real-time priority on one of the machine's processors, to which the lab's program is pinned: others are idle, and its packets wait all the same.
+#[test]
+fn a_lab_whose_program_gets_no_processor_is_not_trusted() {
+    if !lab_is_possible() {
+        return;
+    }
+    let mut changes = LAB.to_vec();
+    changes[0].1 = "size = \"125MB\"";
+    changes[2].1 = "duration = \"6s\"\nscale = 0.02\nrouting = \"static\"\nseed = 3";
+    let folder = folder_with(&changes);
+    let last = std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).to_string();
+    let summary = |busy: bool| {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &last, env!("CARGO_BIN_EXE_weft"), "run", "s.toml", "--world", "lab", "--out", "r", "--json"]);
+        let running =
+            command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("taskset runs");
+        let hog = busy.then(|| {
+            // The lab is up, and flows have begun.
+            std::thread::sleep(Duration::from_secs(3));
+            let arguments = ["3", "chrt", "-f", "50", "taskset", "-c", &last, "sh", "-c", "while :; do :; done"];
+            Command::new("timeout").args(arguments).spawn().expect("timeout runs")
+        });
+        let output = running.wait_with_output().expect("it ends");
+        if let Some(mut hog) = hog {
+            let _ = hog.wait();
+        }
+        (json(&output)["runs"][0]["lab"].clone(), stderr(&output))
+    };
+    let waits = |lab: &Value| lab["distrust"].as_array().is_some_and(|why| why.contains(&"wait".into()));
+    let (quiet, _) = summary(false);
+    assert!(!waits(&quiet) && quiet["longest_wait"]["seconds"].as_f64().is_some_and(|seconds| seconds < 0.5), "{quiet:#}");
+    let (busy, warned) = summary(true);
+    assert!(waits(&busy) && busy["trusted"] == false, "{busy:#}");
+    let wait = &busy["longest_wait"];
+    assert!(wait["seconds"].as_f64().is_some_and(|seconds| seconds > 0.5) && wait["program"].is_string(), "{busy:#}");
+    assert!(warned.contains("s for a processor"), "{warned}");
+}
+
 #[test]
 fn a_sweep_has_both_worlds_in_one_table() {
     if !lab_is_possible() {

@@ -116,6 +116,8 @@ pub struct LabRecord {
     pub scale: f64,
     /// The part of the run that the machine's processors were idle.
     pub cpu_idle_fraction: Option<f64>,
+    /// The longest wait of one of its programs for a processor; `None` if the kernel does not count it.
+    pub longest_wait: Option<CpuWait>,
     /// Processor time of the sending and receiving process, and of the kernel on its behalf, in seconds.
     pub cpu_s: f64,
     /// By flow.
@@ -130,6 +132,17 @@ pub struct LabRecord {
     pub bridges: Option<BridgeTotals>,
     /// Of all tenants that forged frames; `None` if none did.
     pub forged: Option<Forged>,
+}
+
+/// A wait of a program that could run, for a processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuWait {
+    /// Its name, such as `bfdd`.
+    pub program: String,
+    /// The node of the lab in whose namespace it runs; empty for `weft` itself and for the kernel's threads.
+    pub node: String,
+    /// How long.
+    pub length: Duration,
 }
 
 /// What became of frames that a tenant forged.

@@ -167,6 +167,17 @@ pub struct Running {
 
 /// All processes in the namespaces.
 pub fn running(namespaces: &[String]) -> Vec<Running> {
+    let running = |(pid, program, at): (i32, String, usize)| Running {
+        pid,
+        program,
+        namespace: namespaces[at].clone(),
+        rss_bytes: memory(pid),
+    };
+    named(namespaces).into_iter().map(running).collect()
+}
+
+/// All processes in the namespaces, each with its program and the number of its namespace.
+pub(crate) fn named(namespaces: &[String]) -> Vec<(i32, String, usize)> {
     let inode = |namespace: &String| fs::metadata(netns::path(namespace)).ok().map(|m| m.ino());
     let inodes: Vec<Option<u64>> = namespaces.iter().map(inode).collect();
     let of = |pid: i32| {
@@ -174,9 +185,28 @@ pub fn running(namespaces: &[String]) -> Vec<Running> {
         let at = inodes.iter().position(|&i| i == Some(inode))?;
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let program = program.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-        Some(Running { pid, program, namespace: namespaces[at].clone(), rss_bytes: memory(pid) })
+        Some((pid, program, at))
     };
     netns::processes(namespaces).into_iter().filter_map(|pid| of(pid.as_raw())).collect()
+}
+
+/// Threads of the kernel whose name begins so.
+pub(crate) fn of_kernel(prefix: &str) -> Vec<(i32, String)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let of = |pid: i32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned();
+        // A program of the system may have any name, but is no file.
+        let is_kernel = name.starts_with(prefix) && fs::read_link(format!("/proc/{pid}/exe")).is_err();
+        is_kernel.then_some((pid, name))
+    };
+    pids.filter_map(of).collect()
+}
+
+/// The threads of a process.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Kills the programs of these names in a namespace, and waits until they are gone. Returns their number.

@@ -109,6 +109,37 @@ fn all_bytes_arrive() {
     assert!(lab.tcp.iter().all(|t| t.cwnd_segments > 0) && lab.cpu_idle_fraction.is_some());
 }
 
+/// A daemon that is pinned to a busy processor is named, though other processors are idle.
+#[test]
+fn the_program_that_waits_longest_for_a_processor_is_named() {
+    if !possible() {
+        return;
+    }
+    let _serial = serial();
+    let fabric = fabric(Shape::TwoLevel { edges: 2, cores: 1, hosts_per_edge: 1 });
+    let mut job = job(&fabric, 'w', vec![flow(0, 1, Duration::ZERO, Size::Infinite)]);
+    job.plan = Plan::new(&fabric, &support::settings(name('w'), Routing::Frr, 1.0)).expect("a plan");
+    job.duration = Some(Duration::from_secs(5));
+    let last = std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).to_string();
+    let mut hog = None;
+    let outcome = execute(&fabric, job, &GO, &mut |progress| {
+        if progress.now > Instant::ZERO + Duration::from_secs(1) && hog.is_none() {
+            let shell = format!(
+                "for pid in $(ip netns pids weft-{}-core0); do taskset -acp {last} $pid; done >&2; \
+                 exec timeout 3 chrt -f 50 taskset -c {last} sh -c 'while :; do :; done'",
+                name('w')
+            );
+            hog = Some(std::process::Command::new("sh").args(["-c", &shell]).spawn().expect("a shell"));
+        }
+    });
+    let _ = hog.expect("the traffic began").wait();
+    let wait = outcome.expect("it runs").lab.expect("a lab's").longest_wait.expect("the kernel counts waits");
+    eprintln!("{wait:?}");
+    assert!(wait.length > Duration::from_ms(500), "{wait:?}");
+    // The kernel's own thread for packets has to run there too.
+    assert!(wait.node == "core0" || wait.program.starts_with("ksoftirqd/"), "{wait:?}");
+}
+
 #[test]
 fn timing_flows_share_a_bottleneck() {
     if !possible() {

@@ -22,7 +22,6 @@ use crate::scenario::source::{Form, Overrides, Source};
 use crate::scenario::world::Kind as WorldKind;
 use crate::study::Study;
 use crate::summary::RunSummary;
-use crate::trust::Distrust;
 use crate::wall::Stopwatch;
 use crate::world;
 
@@ -161,7 +160,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     if tally.is_too_slow() {
         let Tally { unmeasured, of_labs, .. } = tally;
         tracing::warn!(
-            "CPU was saturated: {unmeasured} of {of_labs} expectations of labs reflect this machine, not the network. Stop other programs and \
+            "The machine had no time for labs: {unmeasured} of {of_labs} of their expectations reflect this machine, not the network. Stop other programs and \
              check again; on a slow machine lower `world.scale`, or check without root, which skips labs"
         );
     }
@@ -257,7 +256,7 @@ impl KindTally {
 
 /// Misses that reflect the machine instead of the network: of scenarios with a lab for which it had no time.
 fn unmeasured(runs: &[RunSummary]) -> usize {
-    if !runs.iter().filter_map(|r| r.lab.as_ref()).any(|lab| lab.distrust.contains(&Distrust::Cpu)) {
+    if !runs.iter().filter_map(|r| r.lab.as_ref()).any(|lab| lab.distrust.iter().any(|why| why.is_of_machine())) {
         return 0;
     }
     runs.iter().flat_map(|r| &r.expect).filter(|v| v.verdict == Status::Untrusted && !v.ok && !v.known).count()
@@ -268,7 +267,7 @@ fn unmeasured(runs: &[RunSummary]) -> usize {
 fn cause_to_repeat(runs: &[RunSummary]) -> Option<&'static str> {
     let missed = |run: &RunSummary| run.lab.is_some() && run.expect.iter().any(|v| v.verdict == Status::Miss);
     match () {
-        () if unmeasured(runs) > 0 => Some("CPU was saturated"),
+        () if unmeasured(runs) > 0 => Some("the machine had no time for the lab"),
         () if runs.iter().any(missed) => Some("an expectation was missed in the lab"),
         () => None,
     }
@@ -410,6 +409,7 @@ mod tests {
     use crate::expect::{Status, Verdict};
     use crate::metrics::Metrics;
     use crate::summary::LabSummary;
+    use crate::trust::Distrust;
 
     /// A run with so many expectations met and missed; in a lab that is to be trusted or not, if in one.
     fn run(met: usize, missed: usize, lab: Option<bool>) -> RunSummary {
@@ -453,6 +453,7 @@ mod tests {
                 ospf: None,
                 trusted,
                 distrust: if trusted { Vec::new() } else { vec![Distrust::Cpu] },
+                longest_wait: None,
                 regime: None,
                 faults: Vec::new(),
             }),
@@ -474,7 +475,7 @@ mod tests {
         assert_eq!(cause_to_repeat(&[run(1, 1, None)]), None, "a simulation");
         assert_eq!(cause_to_repeat(&[run(2, 0, Some(true))]), None, "a lab that met all");
         assert_eq!(cause_to_repeat(&[run(2, 0, None), run(1, 1, Some(true))]), Some("an expectation was missed in the lab"));
-        assert_eq!(cause_to_repeat(&[run(1, 1, Some(false))]), Some("CPU was saturated"));
+        assert_eq!(cause_to_repeat(&[run(1, 1, Some(false))]), Some("the machine had no time for the lab"));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod monitor;
 mod record;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use weft_fabric::record::{BridgeTotals, ControlRecord, Forged};
+use weft_fabric::record::{BridgeTotals, ControlRecord, CpuWait, Forged};
 use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
+use super::waits::Waits;
 use crate::clock::RunClock;
 use crate::counters::{Counters, LinkCounters};
 use crate::error::{LabError, Result};
@@ -26,6 +27,8 @@ pub(super) struct Measurements {
     pub forged: Option<Forged>,
     /// What the scheduler of the switches did.
     pub control: ControlRecord,
+    /// The longest wait of a program for a processor.
+    pub longest_wait: Option<CpuWait>,
 }
 
 /// All counters at one time.
@@ -49,6 +52,7 @@ pub(super) struct Monitor<'a> {
     bridges: Option<BridgeTotals>,
     /// What the scheduler does, if there is one.
     control: Option<Activity>,
+    waits: Waits,
 }
 
 impl<'a> Monitor<'a> {
@@ -67,12 +71,14 @@ impl<'a> Monitor<'a> {
         let injector = Injector::new(plan, fabric, vlb);
         let bridges = plan.overlay.netlord().is_some().then(|| netlord::totals(plan));
         let (readings, silent, lost) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { fabric, injector, events, counters, interval, readings, silent, lost, bridges, control: None })
+        let waits = Waits::new(plan);
+        Ok(Self { fabric, injector, events, counters, interval, readings, silent, lost, bridges, control: None, waits })
     }
 
     /// Takes the first reading, before any traffic is sent.
     pub(super) fn begin(&mut self, clock: RunClock) -> Result<()> {
         self.control = Activity::begin(self.injector.plan());
+        self.waits.sample(clock.now());
         self.read(clock)
     }
 
@@ -81,6 +87,7 @@ impl<'a> Monitor<'a> {
         let mut next = Instant::ZERO + self.interval;
         while !over.load(Ordering::Relaxed) {
             let now = clock.now();
+            self.waits.sample(now);
             while self.events.last().is_some_and(|e| e.at <= now) {
                 let event = self.events.pop().expect("an event");
                 match self.apply(event, over) {
@@ -102,7 +109,8 @@ impl<'a> Monitor<'a> {
         self.read(clock)?;
         let bridges = self.bridges.map(|before| netlord::totals(self.injector.plan()).since(&before));
         let control = self.control.map_or_else(ControlRecord::default, |it| it.total(self.injector.plan()));
-        Ok(Measurements { readings: self.readings, lost: self.lost, bridges, forged: self.injector.forged(), control })
+        let (forged, longest_wait) = (self.injector.forged(), self.waits.longest());
+        Ok(Measurements { readings: self.readings, lost: self.lost, bridges, forged, control, longest_wait })
     }
 
     fn apply(&mut self, event: Event, over: &AtomicBool) -> Result<()> {

@@ -66,6 +66,7 @@ pub(super) fn outcome(
         lab: Some(LabRecord {
             scale: plan.scale,
             cpu_idle_fraction: idle,
+            longest_wait: measured.longest_wait,
             cpu_s: own.as_secs_f64(),
             tcp: flows.iter().map(tcp_record).collect(),
             faults: faults(plan, fabric, events, &ends, &flows, &probes, ended),

@@ -153,7 +153,7 @@ fn of_labs(runs: &[RunSummary]) -> String {
         let idle = run.metrics.get("cpu_idle_fraction").map_or("unknown".to_owned(), |i| format!("{:.0} %", i * 100.0));
         let queues =
             lab.regime.map_or_else(String::new, |regime| format!(", full queue {}", quantity::show("queue_s", regime.queue_s)));
-        let warnings: String = lab.distrust.iter().map(|why| format!("UNTRUSTED: {}\n", why.text())).collect();
+        let warnings: String = lab.reasons().into_iter().map(|why| format!("UNTRUSTED: {why}\n")).collect();
         Some(format!("lab{settings}: real packets, link rates x {}, {routing}, idle CPU {idle}{queues}\n{warnings}", lab.scale))
     };
     runs.iter().filter_map(line).collect()
