@@ -114,7 +114,7 @@ fn a_run_that_does_not_count_says_so_and_is_never_the_best() {
     runs[2].body.trusted = false;
     runs[2].body.distrust = vec![Distrust::Cpu];
     runs[3].body.trusted = false;
-    runs[3].body.distrust = vec![Distrust::Queue];
+    runs[3].body.distrust = vec![Distrust::Queue, Distrust::Wait];
     runs[1].body.comparable = false;
     runs[1].body.overrides = vec!["traffic.stride=2".to_owned(), "world.kind=packet".to_owned()];
     // By far the best, if it counted.
@@ -124,6 +124,7 @@ fn a_run_that_does_not_count_says_so_and_is_never_the_best() {
     assert!(head.contains("Highest goodput") && !head.contains("annealing"), "{head}");
     assert!(head.contains("UNTRUSTED or not comparable"), "{head}");
     assert!(page.contains("UNTRUSTED: 1&nbsp;run of 4 saturated the CPU"));
+    assert!(page.contains("UNTRUSTED: in 1&nbsp;run of 4 a program waited for a processor"));
     assert!(page.contains("UNTRUSTED: TCP in 1&nbsp;run of 4 differs from that of the network described"));
     assert!(page.contains("1&nbsp;run of 4 cannot be compared with the published results"));
     let banner = page.split("id=\"not-comparable\"").nth(1).expect("a banner").split("</aside>").next().expect("its end");
