@@ -20,10 +20,10 @@ use weft_lab::events::{Change, Event, Program};
 use weft_lab::openflow::SchedulerStatus;
 use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
 use weft_lab::plan::vl2::{LocatorKind, Vl2Spec};
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::plan::{Plan, Routing, Settings, Store, Timers};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
-use weft_lab::{Lab, openflow};
+use weft_lab::{Lab, agents, openflow};
 
 /// Two racks below two intermediate switches: between the racks there are two paths.
 const TWO_PATHS: Shape = Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 3 };
@@ -34,6 +34,10 @@ fn fabric() -> Fabric {
 }
 
 fn plan(fabric: &Fabric, letter: char) -> Plan {
+    plan_with(fabric, letter, 1, Store::Embedded)
+}
+
+fn plan_with(fabric: &Fabric, letter: char, servers: u16, store: Store) -> Plan {
     let settings = Settings {
         name: name(letter),
         routing: Routing::Frr,
@@ -46,6 +50,7 @@ fn plan(fabric: &Fabric, letter: char) -> Plan {
     let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 2, services: Vec::new(), external: Vec::new() };
     let scheduler = SchedulerSpec { kind: SchedulerKind::FirstFit, period_ns: 300_000_000, ..SchedulerSpec::default() };
     let plan = Plan::new(fabric, &settings).and_then(|plan| plan.with_vl2(fabric, &overlay));
+    let plan = plan.and_then(|plan| plan.with_directory(servers, store));
     plan.and_then(|plan| plan.with_agent_scheduler(fabric, scheduler)).expect("a plan")
 }
 
@@ -164,6 +169,125 @@ fn elephants_are_placed_apart_and_outlive_the_scheduler() {
     drop(streams);
     wait_for(&lab, "all flows end", |status| status.placements == 0);
     assert_eq!(ask(&lab, "h0")["placement"]["placed"], 0);
+}
+
+/// A scheduler of agents that a test has started beside that of the lab, in a folder of the lab's.
+struct SecondScheduler {
+    folder: std::path::PathBuf,
+    process: std::process::Child,
+}
+
+impl SecondScheduler {
+    /// On another host, with a configuration of the lab's.
+    fn start(lab: &TestLab, host: &str, text: &str) -> Self {
+        let first = openflow::scheduler::config(lab.plan());
+        let folder = first.with_file_name("second");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (from, to) = (address(lab, "h5"), address(lab, host));
+        assert!(text.contains(&from), "{text}");
+        let fabric = first.with_file_name("fabric.weft");
+        std::fs::copy(&fabric, folder.join("fabric.weft")).expect("the fabric");
+        let config = folder.join("scheduler.toml");
+        std::fs::write(&config, text.replace(&from, &to)).expect("its configuration");
+        let log = std::fs::File::create(folder.join("log")).expect("a log");
+        let mut command = std::process::Command::new(weft_lab::programs::find("weft-scheduler").expect("it is built"));
+        command.args(["run", "--config"]).arg(&config).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let process = lab.at(host, || command.stderr(log).spawn()).expect("it starts");
+        Self { folder, process }
+    }
+
+    fn status(&self) -> Value {
+        let mut command = std::process::Command::new(weft_lab::programs::find("weft-scheduler").expect("it is built"));
+        let output = command.args(["status", "--json", "--config"]).arg(self.folder.join("scheduler.toml")).output();
+        serde_json::from_slice(&output.expect("it runs").stdout).unwrap_or_default()
+    }
+
+    fn wait_for(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let start = std::time::Instant::now();
+        loop {
+            let status = self.status();
+            if is(&status) {
+                return status;
+            }
+            let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(start.elapsed() < support::TIMEOUT, "{what}: {status:#} {log}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for SecondScheduler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where a scheduler on a host has agents report.
+fn address(lab: &TestLab, host: &str) -> String {
+    format!("{}:5305", lab.node(host).locator)
+}
+
+/// A scheduler's configuration with another table.
+fn with_table(text: &str, table: &str) -> String {
+    text.replacen("[scheduler]", &format!("{table}[scheduler]"), 1)
+}
+
+/// A lease in etcd decides which of two schedulers leads (`[standby]`); agents report to both. The leader is killed: the other one learns what is placed, and
+/// places what is new.
+#[test]
+fn a_standby_takes_over_by_the_lease() {
+    if !is_possible() {
+        return;
+    }
+    let serial = serial();
+    let plan = plan_with(&fabric(), 'c', 1, Store::Etcd);
+    let (lab, _) = Lab::up(plan, std::path::Path::new("test.toml"), &GO).expect("it comes up");
+    let lab = TestLab::new(lab, serial);
+    let vl2 = lab.plan().overlay.vl2().expect("VL2");
+    let etcd = lab.plan().nodes[vl2.directory.hosts[0]].locator;
+    let standby = |name: &str| format!("[standby]\netcd = [\"http://{etcd}:2379\"]\nname = \"{name}\"\nplaintext = true\n\n");
+    // The lab's own leads, and agents know both.
+    let config = openflow::scheduler::config(lab.plan());
+    let text = std::fs::read_to_string(&config).expect("its configuration");
+    assert!(openflow::scheduler::kill(lab.plan()));
+    std::fs::write(&config, with_table(&text, &standby("a"))).expect("its configuration");
+    let hosts: Vec<&weft_lab::plan::Node> = vl2.hosts.iter().map(|host| &lab.plan().nodes[host.node]).collect();
+    for host in &hosts {
+        let config = agents::config(lab.plan(), host);
+        let text = std::fs::read_to_string(&config).expect("an agent's configuration");
+        let (first, second) = (address(&lab, "h5"), address(&lab, "h4"));
+        let both = text.replacen(&format!("scheduler = \"{first}\""), &format!("scheduler = [\"{first}\", \"{second}\"]"), 1);
+        assert_ne!(both, text);
+        std::fs::write(&config, both).expect("an agent's configuration");
+        assert!(agents::kill(host));
+    }
+    agents::restart(lab.plan(), &hosts, &GO).expect("they start again");
+    openflow::scheduler::restart(lab.plan(), &GO).expect("it leads, and all agents report");
+    let second = SecondScheduler::start(&lab, "h4", &with_table(&text, &standby("b")));
+    second.wait_for("it is the standby", |status| status["verdict"] == "standby" && status["leader"] == "a");
+
+    let _streams = [stream(&lab, 0, 3, 6000), stream(&lab, 1, 4, 6000)];
+    wait_for(&lab, "both flows are placed", |status| status.in_force == 2);
+    let first = [over(&lab, "h0"), over(&lab, "h1")];
+    assert!(first[0].is_string() && first[1].is_string() && first[0] != first[1], "{first:?}");
+
+    assert!(openflow::scheduler::kill(lab.plan()));
+    let killed = std::time::Instant::now();
+    second.wait_for("it leads", |status| status["verdict"] == "ok" || status["verdict"] == "waiting");
+    let led = killed.elapsed();
+    second.wait_for("it has learnt what is placed", |status| status["in_force"] == 2 && status["verdict"] == "ok");
+    let learnt = killed.elapsed();
+    eprintln!("leads after {led:?}, has learnt after {learnt:?}");
+    assert!((std::time::Duration::from_secs(1)..std::time::Duration::from_secs(8)).contains(&led), "{led:?} with a lease of 3 s");
+    // Its first rounds see the flows become large one after another, and may exchange their paths.
+    let apart =
+        |_: &Value| [over(&lab, "h0"), over(&lab, "h1")].iter().all(Value::is_string) && over(&lab, "h0") != over(&lab, "h1");
+    second.wait_for("they are apart", apart);
+
+    let _late = stream(&lab, 2, 3, 6001);
+    second.wait_for("it places the new flow", |status| status["in_force"] == 3);
+    assert!(over(&lab, "h2").is_string());
 }
 
 #[test]

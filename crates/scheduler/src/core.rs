@@ -9,7 +9,7 @@ use weft_control::time::{Duration, Instant};
 use weft_fabric::SwitchId;
 
 use crate::connections::{ConnectionId, Event, QUEUE, QUEUE_UNKNOWN, Writer};
-use crate::leader::Leadership;
+use crate::leader::{Change, ElectionState, Leadership};
 
 /// Sessions and network.
 pub(crate) struct Core {
@@ -28,19 +28,6 @@ pub(crate) struct Core {
     pub faults: u64,
     /// Connections that did not come to be.
     refused: u64,
-}
-
-/// What the election has said.
-#[derive(Debug, Default)]
-pub(crate) struct ElectionState {
-    /// Until then it leads, if it does.
-    until: Option<Instant>,
-    /// The last leader's.
-    generation: u64,
-    /// Who leads, if it is another one.
-    pub leader: Option<String>,
-    /// Why it is not known who leads.
-    pub problem: Option<String>,
 }
 
 /// A connection.
@@ -123,7 +110,7 @@ impl Core {
     pub fn deadline(&self) -> Option<Instant> {
         let sessions = self.connections.values().filter_map(|c| c.session.deadline());
         let network = self.network.deadline().filter(|_| self.leads());
-        let until = self.election.as_ref().and_then(|election| election.until);
+        let until = self.election.as_ref().and_then(ElectionState::deadline);
         sessions.chain(network).chain(until).min()
     }
 
@@ -259,49 +246,28 @@ impl Core {
 
     /// Whether it schedules.
     pub fn leads(&self) -> bool {
-        self.election.as_ref().is_none_or(|election| election.until.is_some())
+        self.election.as_ref().is_none_or(ElectionState::leads)
     }
 
     /// The election has said something; `clock` makes its times those of `now`.
     pub fn update_leadership(&mut self, now: Instant, leadership: Leadership, clock: impl Fn(std::time::Instant) -> Instant) {
         self.end_late_leadership(now);
-        let Some(election) = &mut self.election else { return };
-        match leadership {
-            Leadership::Leads { generation, until } => {
-                let is_new = election.until.is_none() || election.generation != generation;
-                *election = ElectionState { until: Some(clock(until)), generation, ..ElectionState::default() };
-                if is_new {
-                    tracing::info!(generation, "this scheduler leads");
-                    self.start_network(now, generation);
-                }
-            }
-            Leadership::Follows { leader, generation } => {
-                let is_new = election.until.is_some() || election.generation != generation;
-                *election = ElectionState { generation, leader, ..ElectionState::default() };
-                if is_new {
-                    tracing::info!(leader = election.leader, generation, "this scheduler is a standby");
-                    self.stop_network(now);
-                }
-            }
-            Leadership::Unknown(problem) => {
-                if election.problem.is_none() {
-                    tracing::warn!(problem, "etcd does not answer");
-                }
-                election.problem = Some(problem);
-            }
-        }
+        let change = self.election.as_mut().and_then(|election| election.update(leadership, clock));
+        self.change_leadership(now, change);
         self.end_late_leadership(now);
         self.run_network(now);
     }
 
-    /// Stops to lead once another may: this comes before anything else is done, for this program may have been stopped for long.
     fn end_late_leadership(&mut self, now: Instant) {
-        if let Some(election) = &mut self.election
-            && election.until.is_some_and(|until| until <= now)
-        {
-            election.until = None;
-            tracing::warn!("the lease may have expired: this scheduler no longer leads");
-            self.stop_network(now);
+        let change = self.election.as_mut().and_then(|election| election.end_late_leadership(now));
+        self.change_leadership(now, change);
+    }
+
+    fn change_leadership(&mut self, now: Instant, change: Option<Change>) {
+        match change {
+            Some(Change::Leads(generation)) => self.start_network(now, generation),
+            Some(Change::Follows) => self.stop_network(now),
+            None => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use weft_control::time::Instant;
 use weft_directory::daemon::notify;
 use weft_directory::daemon::socket::{accepted, refused};
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::connections::{listen, unix_listener};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::leader::{campaign, now_ms};
+use crate::leader::{Campaign, now_ms};
 use crate::requests::{Request, serve};
 use crate::{explain, metrics, status};
 
@@ -48,12 +48,8 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         Instant::from_ns(u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX))
     };
     let now = || since_start(std::time::Instant::now());
-    let (reports, mut reported) = mpsc::channel(1);
-    let (end, ended) = oneshot::channel();
     let generation = config.election.is_none().then(now_ms);
-    if let Some(election) = config.election.clone() {
-        tokio::spawn(campaign(election, reports, ended));
-    }
+    let mut campaign = Campaign::start(config.election.as_ref());
     let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
     let make_network = move |generation| config.network(generation, secret);
     let mut core = Core::new(Box::new(make_network), generation);
@@ -62,7 +58,7 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         let due = core.deadline().map_or(IDLE, |deadline| deadline.saturating_since(now()).to_std());
         tokio::select! {
             Some(event) = connected.recv() => core.event(now(), event),
-            Some(new) = reported.recv() => core.update_leadership(now(), new, since_start),
+            Some(new) = campaign.next() => core.update_leadership(now(), new, since_start),
             Some((request, reply)) = asked.recv() => {
                 let answer = match answer(&mut core, now(), &request) {
                     Ok(value) => accepted(&value),
@@ -78,13 +74,7 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         }
     }
     notify::systemd("STOPPING=1");
-    // The lease goes back, for another to lead at once.
-    let (done, given_back) = oneshot::channel();
-    if end.send(done).is_ok() {
-        // What it says from now on is not heard.
-        drop(reported);
-        let _ = tokio::time::timeout(END, given_back).await;
-    }
+    campaign.end().await;
     tracing::info!("stopping: the switches keep their rules");
     Ok(())
 }
@@ -101,7 +91,5 @@ fn answer(core: &mut Core, now: Instant, request: &Request) -> std::result::Resu
 const EVENTS: usize = 64;
 /// Between updates of the metrics.
 const METRICS: Duration = Duration::from_secs(1);
-/// For the lease to be given back.
-const END: Duration = Duration::from_secs(2);
 /// With nothing to wait for.
 const IDLE: Duration = Duration::from_secs(3600);

@@ -17,6 +17,7 @@ use etcd_client::{
     TxnOpResponse,
 };
 use tokio::sync::{mpsc, oneshot};
+use weft_control::time;
 
 /// Schedulers of which one leads.
 #[derive(Clone, Debug)]
@@ -62,6 +63,28 @@ pub(crate) enum Leadership {
     Unknown(String),
 }
 
+/// What the election has said so far.
+#[derive(Debug, Default)]
+pub(crate) struct ElectionState {
+    /// Until then it leads, if it does.
+    until: Option<time::Instant>,
+    /// The last leader's.
+    pub generation: u64,
+    /// Who leads, if it is another one.
+    leader: Option<String>,
+    /// Why it is not known who leads.
+    problem: Option<String>,
+}
+
+/// What follows from what the election says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It begins to lead, with this generation.
+    Leads(u64),
+    /// It is a standby from now on.
+    Follows,
+}
+
 /// What is there in etcd.
 struct Found {
     /// The leader's name and lease.
@@ -78,12 +101,99 @@ struct Session {
     lease: Option<i64>,
 }
 
+impl ElectionState {
+    /// Whether this scheduler leads.
+    pub fn leads(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// What is wrong with the election, for the status.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.as_ref().map(|problem| format!("etcd does not answer, so no standby takes over: {problem}"))
+    }
+
+    /// Of a standby: who leads.
+    pub fn leader(&self) -> Option<&str> {
+        (!self.leads()).then(|| self.leader.as_deref().unwrap_or("nobody"))
+    }
+
+    /// When [`ElectionState::end_late_leadership`] is due.
+    pub fn deadline(&self) -> Option<time::Instant> {
+        self.until
+    }
+
+    /// The election has said something; `clock` makes its times those of the scheduler.
+    pub fn update(&mut self, leadership: Leadership, clock: impl Fn(Instant) -> time::Instant) -> Option<Change> {
+        match leadership {
+            Leadership::Leads { generation, until } => {
+                let is_new = self.until.is_none() || self.generation != generation;
+                *self = Self { until: Some(clock(until)), generation, ..Self::default() };
+                is_new.then(|| {
+                    tracing::info!(generation, "this scheduler leads");
+                    Change::Leads(generation)
+                })
+            }
+            Leadership::Follows { leader, generation } => {
+                let is_new = self.until.is_some() || self.generation != generation;
+                *self = Self { generation, leader, ..Self::default() };
+                is_new.then(|| {
+                    tracing::info!(leader = self.leader, generation, "this scheduler is a standby");
+                    Change::Follows
+                })
+            }
+            Leadership::Unknown(problem) => {
+                if self.problem.is_none() {
+                    tracing::warn!(problem, "etcd does not answer");
+                }
+                self.problem = Some(problem);
+                None
+            }
+        }
+    }
+
+    /// Stops to lead once another may: this comes before anything else is done, for this program may have been stopped for long.
+    pub fn end_late_leadership(&mut self, now: time::Instant) -> Option<Change> {
+        self.until.filter(|until| *until <= now)?;
+        self.until = None;
+        tracing::warn!("the lease may have expired: this scheduler no longer leads");
+        Some(Change::Follows)
+    }
+}
+
+/// Takes part in an election beside a scheduler.
+pub(crate) struct Campaign {
+    reports: mpsc::Receiver<Leadership>,
+    end: oneshot::Sender<oneshot::Sender<()>>,
+}
+
+impl Campaign {
+    /// Begins; without an election nothing is ever said.
+    pub fn start(election: Option<&Election>) -> Self {
+        let ((report, reports), (end, ended)) = (mpsc::channel(1), oneshot::channel());
+        if let Some(election) = election.cloned() {
+            tokio::spawn(campaign(election, report, ended));
+        }
+        Self { reports, end }
+    }
+
+    /// What it says next; `None` without an election.
+    pub async fn next(&mut self) -> Option<Leadership> {
+        self.reports.recv().await
+    }
+
+    /// Gives the lease back, for another to lead at once.
+    pub async fn end(self) {
+        let (done, given_back) = oneshot::channel();
+        if self.end.send(done).is_ok() {
+            // What it says from now on is not heard.
+            drop(self.reports);
+            let _ = tokio::time::timeout(GIVEN_BACK, given_back).await;
+        }
+    }
+}
+
 /// Takes part until `end`; then gives the lease back.
-pub(crate) async fn campaign(
-    election: Election,
-    reports: mpsc::Sender<Leadership>,
-    mut end: oneshot::Receiver<oneshot::Sender<()>>,
-) {
+async fn campaign(election: Election, reports: mpsc::Sender<Leadership>, mut end: oneshot::Receiver<oneshot::Sender<()>>) {
     let mut session = Session::default();
     let interval = election.lease / 4;
     loop {
@@ -218,8 +328,10 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// For a lease to be given back.
+/// For etcd to take a lease back.
 const END: Duration = Duration::from_secs(1);
+/// For the campaign to end.
+const GIVEN_BACK: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use weft_fabric::routing::FlowKey;
 use weft_fabric::{LinkId, SwitchId};
 
 use crate::core::Core;
+use crate::leader::ElectionState;
 
 /// The status as JSON. `ready`: all switches have all of their rules.
 pub(crate) fn status(core: &Core, now: Instant) -> Value {
@@ -16,16 +17,16 @@ pub(crate) fn status(core: &Core, now: Instant) -> Value {
     let switches = fabric.switch_count();
     let ready = status.installed == switches;
     let problems = problems(core, &status, now);
-    let standby = core.election.as_ref().filter(|_| !core.leads());
+    let leader = core.election.as_ref().and_then(ElectionState::leader);
     let verdict = match (ready, problems.is_empty()) {
-        _ if standby.is_some() => "standby",
+        _ if leader.is_some() => "standby",
         _ if !status.superseded.is_empty() => "superseded",
         (true, true) => "ok",
         (false, _) if status.connected < switches => "waiting",
         (false, _) => "installing",
         (true, false) => "degraded",
     };
-    let (leader, connected) = (standby.map(|it| it.leader.as_deref().unwrap_or("nobody")), core.sessions().count());
+    let connected = core.sessions().count();
     let summary = match leader {
         Some(leader) => format!("{leader} leads; {connected} of {switches} switches connected"),
         None => format!(
@@ -76,9 +77,7 @@ fn problems(core: &Core, status: &Status, now: Instant) -> Vec<String> {
             more => format!("{} and {} more", all[..SHOWN].join(", "), more - SHOWN),
         }
     };
-    if let Some(problem) = core.election.as_ref().and_then(|election| election.problem.as_ref()) {
-        problems.push(format!("etcd does not answer, so no standby takes over: {problem}"));
-    }
+    problems.extend(core.election.as_ref().and_then(ElectionState::problem));
     if !core.leads() {
         return problems;
     }

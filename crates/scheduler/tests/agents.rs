@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use support::Scheduler;
+use support::etcd::Etcd;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::time::{Duration, Instant};
@@ -51,10 +52,10 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(host: u32, key: PlacementKey, scheduler: SocketAddr) -> Self {
+    fn new(host: u32, key: PlacementKey, schedulers: &[SocketAddr]) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
-        let config = HostConfig { principal: PrincipalId(host + 1), key, schedulers: vec![scheduler], sequence: 1 };
+        let config = HostConfig { principal: PrincipalId(host + 1), key, schedulers: schedulers.to_vec(), sequence: 1 };
         Self { machine: PlacementHost::new(config, Instant::ZERO), socket, start: std::time::Instant::now(), placed: Vec::new() }
     }
 
@@ -86,10 +87,34 @@ fn flow(src: u32, dst: u32) -> Flow {
 }
 
 fn started() -> (Scheduler, SocketAddr) {
+    started_with("")
+}
+
+/// With another table in its configuration.
+fn started_with(table: &str) -> (Scheduler, SocketAddr) {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut scheduler = Scheduler::with(&config(port));
+    let mut scheduler = Scheduler::with(&config(port).replacen("[scheduler]", &format!("{table}[scheduler]"), 1));
     scheduler.run();
     (scheduler, SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+/// Steps the agents until a status is as it should be.
+fn step_until(
+    agents: &mut [Agent],
+    scheduler: &Scheduler,
+    what: &str,
+    is: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
+    let start = std::time::Instant::now();
+    loop {
+        agents.iter_mut().for_each(|agent| agent.step(None));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let (status, _) = scheduler.status();
+        if is(&status) {
+            return status;
+        }
+        assert!(start.elapsed() < support::TIMEOUT, "{what}: {status:#} {}", scheduler.log());
+    }
 }
 
 #[test]
@@ -98,7 +123,7 @@ fn elephants_of_agents_are_placed_apart() {
     let (status, code) = scheduler.status();
     assert_eq!((status["verdict"].as_str(), code), (Some("waiting"), 1), "{status:#}");
     assert_eq!(status["problems"][0], "no reports of the agents of web-1, web-2, db-1, db-2");
-    let mut agents: Vec<Agent> = (0..4).map(|host| Agent::new(host, key(host), address)).collect();
+    let mut agents: Vec<Agent> = (0..4).map(|host| Agent::new(host, key(host), &[address])).collect();
     agents[0].step(Some(HostInput::Elephant(flow(0, 2))));
     agents[1].step(Some(HostInput::Elephant(flow(1, 3))));
     let start = std::time::Instant::now();
@@ -124,10 +149,42 @@ fn elephants_of_agents_are_placed_apart() {
     assert!(text.contains("control loop: "), "{text}");
 }
 
+/// The leader is killed: the standby learns what is placed from the agents, changes none of it, and places what is new.
+#[test]
+fn a_standby_takes_over_what_agents_have_placed() {
+    let Some(etcd) = Etcd::start() else { return };
+    let standby = |name: &str| format!("[standby]\netcd = [\"{}\"]\nname = \"{name}\"\n", etcd.url());
+    let (mut a, first) = started_with(&standby("a"));
+    a.wait_for("a leads", |status| status["verdict"] == "waiting");
+    let (b, second) = started_with(&standby("b"));
+    b.wait_for("b is a standby", |status| status["leader"] == "a" && status["verdict"] == "standby");
+    let mut agents: Vec<Agent> = (0..4).map(|host| Agent::new(host, key(host), &[first, second])).collect();
+    agents[0].step(Some(HostInput::Elephant(flow(0, 2))));
+    step_until(&mut agents, &a, "a places it", |status| status["in_force"] == 1 && status["verdict"] == "ok");
+    let placed = agents[0].placed.clone();
+    let (status, code) = b.status();
+    assert_eq!((status["reporting"].as_u64(), status["placements"].as_u64(), code), (Some(0), Some(0), 0), "{status:#}");
+    a.signal("KILL");
+    let killed = std::time::Instant::now();
+    let status = step_until(&mut agents, &b, "b learns it", |status| status["in_force"] == 1);
+    let took = killed.elapsed();
+    assert!((1.0..7.0).contains(&took.as_secs_f64()), "{took:?} with a lease of 3 s");
+    assert_eq!((&status["verdict"], &status["leader"]), (&"ok".into(), &serde_json::Value::Null), "{status:#}");
+    assert_eq!(agents[0].placed, placed, "it stays where it is");
+    agents[1].step(Some(HostInput::Elephant(flow(1, 3))));
+    step_until(&mut agents, &b, "b places another", |status| status["in_force"] == 2);
+    // The old leader is a standby from then on, and disturbs nobody.
+    a.run();
+    step_until(&mut agents, &a, "a is the standby", |status| status["leader"] == "b");
+    let status = step_until(&mut agents, &b, "b leads on", |status| status["in_force"] == 2);
+    assert_eq!(status["verdict"], "ok", "{status:#}");
+    assert_eq!(agents[0].placed, placed);
+}
+
 #[test]
 fn reports_with_another_key_are_counted_and_named() {
     let (scheduler, address) = started();
-    let mut agent = Agent::new(0, key(7), address);
+    let mut agent = Agent::new(0, key(7), &[address]);
     agent.step(Some(HostInput::Elephant(flow(0, 2))));
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"WP?", address).unwrap();
     let status = scheduler.wait_for("they are counted", |status| {

@@ -11,7 +11,6 @@ use weft_control::time::Instant;
 
 use crate::config::AccessConfig;
 use crate::error::Result;
-use crate::leader::now_ms;
 use crate::reporting::{self, Places, Reporting};
 use crate::requests::Request;
 
@@ -20,8 +19,9 @@ use crate::requests::Request;
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn run(config: &AccessConfig, json_ready: bool) -> Result<()> {
-    let places = Places { listen: &config.listen, socket: &config.socket, metrics: config.metrics };
-    reporting::run(places, json_ready, &mut config.network(now_ms())?)
+    let AccessConfig { listen, socket, metrics, election, .. } = config;
+    let places = Places { listen, socket, metrics: *metrics, election: election.as_ref() };
+    reporting::run(places, json_ready, |generation| config.network(generation))
 }
 
 impl Reporting for AccessNetwork {

@@ -12,7 +12,6 @@ use weft_control::vl2::placement::{AgentNetwork, NetworkInput, NetworkOutput};
 
 use crate::config::AgentsConfig;
 use crate::error::Result;
-use crate::leader::now_ms;
 use crate::reporting::{self, Places, Reporting};
 use crate::requests::Request;
 
@@ -21,8 +20,9 @@ use crate::requests::Request;
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn run(config: &AgentsConfig, json_ready: bool) -> Result<()> {
-    let places = Places { listen: &[config.listen], socket: &config.socket, metrics: config.metrics };
-    reporting::run(places, json_ready, &mut config.network(now_ms()))
+    let AgentsConfig { socket, metrics, election, .. } = config;
+    let places = Places { listen: &[config.listen], socket, metrics: *metrics, election: election.as_ref() };
+    reporting::run(places, json_ready, |generation| Ok(config.network(generation)))
 }
 
 impl Reporting for AgentNetwork {

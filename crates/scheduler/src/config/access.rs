@@ -17,8 +17,10 @@ use weft_control::wire::vl2::placement::PlacementKey;
 use weft_directory::daemon::config::{Place, address_or_off};
 use weft_fabric::{Fabric, NodeId, SwitchId};
 
+use super::standby::Standby;
 use super::{Text, default_metrics, default_socket, find, read_fabric, read_file};
 use crate::error::{Error, Result};
+use crate::leader::Election;
 
 /// Everything that the daemon needs to steer hosts, checked.
 pub struct AccessConfig {
@@ -33,6 +35,8 @@ pub struct AccessConfig {
     pub socket: PathBuf,
     /// Where Prometheus metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// How it is decided which of several schedulers leads; `None`: the one that started last.
+    pub election: Option<Election>,
 }
 
 /// The file, as it is written.
@@ -50,7 +54,7 @@ struct Keys {
     agents: Option<Spanned<IgnoredAny>>,
     listen: Option<Spanned<IgnoredAny>>,
     tls: Option<Spanned<IgnoredAny>>,
-    standby: Option<Spanned<IgnoredAny>>,
+    standby: Option<Spanned<Standby>>,
     switch: Option<Spanned<IgnoredAny>>,
     host: Option<Spanned<IgnoredAny>>,
 }
@@ -141,6 +145,7 @@ impl AccessConfig {
         if listen.is_empty() || listen.iter().any(|it| it.port() == 0) {
             return Err(place.error(keys.access.listen.span(), "no port", "write such as \"10.1.1.2:5306\""));
         }
+        let election = keys.standby.as_ref().map(|standby| standby.get_ref().election(place, folder)).transpose()?;
         let idle_timeout = keys.scheduler.get_ref().idle_timeout.map_or(Duration::from_secs(10), |Text(it)| it);
         Ok(Self {
             addresses,
@@ -151,6 +156,7 @@ impl AccessConfig {
             listen,
             socket: folder.join(&keys.socket),
             metrics: keys.metrics,
+            election,
         })
     }
 
@@ -223,7 +229,6 @@ impl Keys {
             ("agents", &self.agents),
             ("listen", &self.listen),
             ("tls", &self.tls),
-            ("standby", &self.standby),
             ("switch", &self.switch),
             ("host", &self.host),
         ];
@@ -374,7 +379,8 @@ mod tests {
         assert_eq!((detour.detect, detour.hot_duration), (Duration::from_ms(100), Duration::from_secs(1)));
         let hex = key(2);
         for (from, to, line, reason) in [
-            ("metrics = \"off\"", "standby = {}", 2, "`standby` beside `[access]`"),
+            ("metrics = \"off\"", "tls = {}", 2, "`tls` beside `[access]`"),
+            ("[access]", "[standby]\netcd = []\n[access]", 7, "not the URLs of etcd"),
             ("kind = \"adaptive\"", "kind = \"first-fit\"", 4, "first-fit"),
             ("\"100ms\"", "\"0s\"", 3, "`period` is 0"),
             ("period = \"100ms\"", "hot_threshold = 0.5", 3, "without detours"),

@@ -17,8 +17,10 @@ use weft_control::wire::vl2::placement::PlacementKey;
 use weft_directory::daemon::config::{Place, address_or_off};
 use weft_fabric::{Fabric, SwitchId};
 
+use super::standby::Standby;
 use super::{Algorithm, Scheduler, default_metrics, default_socket, find, read_fabric};
 use crate::error::{Error, Result};
+use crate::leader::Election;
 
 /// Everything that the daemon needs to steer agents, checked.
 pub struct AgentsConfig {
@@ -36,6 +38,8 @@ pub struct AgentsConfig {
     pub socket: PathBuf,
     /// Where Prometheus metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// How it is decided which of several schedulers leads; `None`: the one that started last.
+    pub election: Option<Election>,
 }
 
 /// The file, as it is written.
@@ -52,7 +56,7 @@ struct Keys {
     agents: Agents,
     listen: Option<Spanned<IgnoredAny>>,
     tls: Option<Spanned<IgnoredAny>>,
-    standby: Option<Spanned<IgnoredAny>>,
+    standby: Option<Spanned<Standby>>,
     switch: Option<Spanned<IgnoredAny>>,
     host: Option<Spanned<IgnoredAny>>,
 }
@@ -86,6 +90,7 @@ impl AgentsConfig {
         let hedera = keys.scheduler.hedera();
         let idle_timeout = keys.scheduler.idle_timeout(place, hedera.period)?;
         keys.scheduler.check(place, &fabric, hedera, keys.fabric.span())?;
+        let election = keys.standby.as_ref().map(|standby| standby.get_ref().election(place, folder)).transpose()?;
         if keys.agents.listen.get_ref().port() == 0 {
             return Err(place.error(keys.agents.listen.span(), "no port", "write such as \"10.1.1.2:5305\""));
         }
@@ -98,6 +103,7 @@ impl AgentsConfig {
             listen: *keys.agents.listen.get_ref(),
             socket: folder.join(&keys.socket),
             metrics: keys.metrics,
+            election,
         })
     }
 
@@ -114,13 +120,7 @@ impl AgentsConfig {
 impl Keys {
     /// What steers OpenFlow switches is not for agents: two schedulers would place the same flows.
     fn check_alone(&self, place: &Place<'_>) -> Result<()> {
-        let others = [
-            ("listen", &self.listen),
-            ("tls", &self.tls),
-            ("standby", &self.standby),
-            ("switch", &self.switch),
-            ("host", &self.host),
-        ];
+        let others = [("listen", &self.listen), ("tls", &self.tls), ("switch", &self.switch), ("host", &self.host)];
         match others.into_iter().find_map(|(name, key)| Some((name, key.as_ref()?))) {
             None => Ok(()),
             Some((name, key)) => {
