@@ -13,7 +13,7 @@ use weft_lab::plan::{Node, Plan, Role};
 use weft_lab::{agents, directory, programs};
 
 use crate::support::TestLab;
-use crate::support::overlay::{GO, agent, host, overlay};
+use crate::support::overlay::{GO, agent, ask, host, overlay};
 use crate::support::streams::wait_until;
 use crate::traffic::{MOVING, Traffic};
 
@@ -271,7 +271,22 @@ impl<'a> Faults<'a> {
         self.lab.shell(&node.name, &format!("ip addr add {MOVING}/8 dev eth0 noprefixroute"));
         let answer = agent(&["attach", &MOVING.to_string(), "--socket", &self.socket(to), "--json"]);
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
-        assert_eq!(answer["outcome"], "attached", "{answer}");
+        if answer["outcome"] == "attached" {
+            return;
+        }
+        // The agent goes on trying.
+        let log = |node: &Node| {
+            std::fs::read_to_string(agents::socket(self.lab.plan(), node).with_extension("log")).unwrap_or_default()
+        };
+        let tail =
+            |node: &Node| log(node).lines().rev().take(5).map(|line| format!("{}: {line}\n", node.name)).collect::<String>();
+        eprintln!("{answer}\n{}{}", tail(node), tail(&self.lab.plan().nodes[to.tor]));
+        wait_until("the address that moves is attached", || {
+            let status = ask(self.lab, &node.name);
+            let own =
+                status["addresses"].as_array().and_then(|all| all.iter().find(|it| it["address"] == MOVING.to_string().as_str()));
+            own.is_some_and(|it| it["attached"] == true)
+        });
     }
 
     fn socket(&self, of: &Vl2Host) -> String {

@@ -43,14 +43,21 @@ enum Kind {
 
 /// The longest pause, and what was faulty then.
 #[derive(Clone, Debug, Default)]
-struct Pauses {
-    longest: Duration,
+pub struct Pauses {
+    pub length: Duration,
     during: String,
+}
+
+impl fmt::Display for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2?}, during {}", self.length, self.during)
+    }
 }
 
 pub struct Traffic {
     streams: Mutex<Vec<Stream>>,
-    pauses: Mutex<Pauses>,
+    /// Of streams, and of requests to the address that moves.
+    pauses: [Mutex<Pauses>; 2],
     /// What is faulty now.
     faulty: Mutex<String>,
     datagrams: Vec<Datagrams>,
@@ -68,8 +75,10 @@ struct Datagrams {
 #[derive(Debug)]
 pub struct Outcome {
     pub failed: Vec<String>,
-    pub longest: Duration,
-    pub during: String,
+    /// The longest pause of a stream.
+    pub longest: Pauses,
+    /// And that of requests to the address that moves.
+    pub unanswered: Pauses,
     /// Datagrams sent to hosts of the other service, and those of them that arrived.
     pub sent_across: u64,
     pub crossed: u64,
@@ -79,7 +88,8 @@ pub struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "longest pause of a stream: {:.2?}, during {}", self.longest, self.during)?;
+        writeln!(f, "longest pause of a stream: {}", self.longest)?;
+        writeln!(f, "longest time without an answer of the address that moves: {}", self.unanswered)?;
         writeln!(
             f,
             "datagrams to the other service: {}, arrived: {}; within a service arrived: {}",
@@ -178,7 +188,7 @@ impl Traffic {
         Self {
             streams: Mutex::new(streams),
             datagrams: datagrams.collect(),
-            pauses: Mutex::default(),
+            pauses: Default::default(),
             faulty: Mutex::default(),
             counts: Mutex::default(),
         }
@@ -236,9 +246,9 @@ impl Traffic {
 
     fn progress(&self, stream: &mut Stream, clock: Duration) {
         let pause = clock - stream.last;
-        let mut pauses = lock(&self.pauses);
-        if stream.moved_once && !stream.excused && pause > pauses.longest {
-            *pauses = Pauses { longest: pause, during: format!("{} ({:?})", lock(&self.faulty), stream.ends) };
+        let mut longest = lock(&self.pauses[usize::from(matches!(stream.kind, Kind::Requests { .. }))]);
+        if stream.moved_once && !stream.excused && pause > longest.length {
+            *longest = Pauses { length: pause, during: format!("{} ({:?})", lock(&self.faulty), stream.ends) };
         }
         (stream.last, stream.excused, stream.moved_once) = (clock, false, true);
     }
@@ -260,9 +270,9 @@ impl Traffic {
     }
 
     pub fn outcome(&self) -> Outcome {
-        let Pauses { longest, during } = lock(&self.pauses).clone();
+        let [longest, unanswered] = [0, 1].map(|which: usize| lock(&self.pauses[which]).clone());
         let [sent_across, within, crossed] = *lock(&self.counts);
         let failed = lock(&self.streams).iter().filter_map(|stream| stream.failure.clone()).collect();
-        Outcome { failed, longest, during, sent_across, crossed, within }
+        Outcome { failed, longest, unanswered, sent_across, crossed, within }
     }
 }
