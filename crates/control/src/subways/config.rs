@@ -11,7 +11,7 @@ pub struct SubwaysConfig {
     pub ewma_gain: f64,
     /// c of section 5.2: how far one rebinding goes towards the even split, 0 to 1 (0.5).
     pub aggressiveness: f64,
-    /// No utilisation and no share counts as less than this, nor what remains of a capacity.
+    /// In a rebinding no utilisation counts as less than this, nor a host's share of a path that has room.
     pub utilisation_floor: f64,
     /// Which connections a rebinding redraws.
     pub rebind: Rebind,

@@ -24,6 +24,13 @@ pub struct End {
     pub sent: Option<Vec<AccessPath>>,
 }
 
+impl End {
+    /// The NICs that it may use now.
+    pub fn direct(&self) -> impl Iterator<Item = &HostLane> {
+        self.lanes.iter().filter(|lane| lane.detour.is_none())
+    }
+}
+
 /// One of a host's paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLane {

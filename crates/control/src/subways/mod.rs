@@ -18,6 +18,7 @@ pub mod detour;
 mod hosts;
 pub mod hot;
 pub mod rebinding;
+pub mod returning;
 pub mod ring;
 mod scheduler;
 #[cfg(test)]

@@ -7,7 +7,11 @@
 //!   U_target = sum B_i U_i / sum B_i          t_i = c u_i U_target / U_i + (1 - c) u_i          P[i] = t_i / sum t_j
 //!   P[i] T > b_i, with T the host's traffic:  P[i] = b_i / T, and what is over is spread evenly over the other ways
 //! ```
-//! DEVIATION: U_i and u_i are at least `floor` in t_i: an idle ToR has U = 0 and u = 0, which is 0/0, and a share of 0 would stay 0.
+//! DEVIATION: U_i is at least `floor` in t_i, and so is u_i where U_i is no more than U_target: an idle ToR has U = 0 and u = 0, which is 0/0,
+//! and a share of 0 would stay 0. A host that keeps off a ToR fuller than its others goes on doing so.
+//!
+//! DEVIATION: a path that would get less than half a connection by the cap, and has none, gets none. Few connections of high rates would
+//! otherwise move one by one to where each has a fraction of its rate.
 //!
 //! DEVIATION: the paper prints the host's traffic as sum u_j b_j (and once as sum over i of u_i b_j) while it defines u_j as fractions of
 //! that traffic; with fractions the sum is no rate. We take what the text says: T is the measured rate of the host's traffic.
@@ -16,6 +20,7 @@ use rand::RngExt;
 use weft_fabric::rng::Pcg64;
 
 use crate::subways::config::Rebind;
+use crate::subways::weights::remaining;
 
 /// A path of a host as rebinding sees it. Rates are in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +33,10 @@ pub struct Lane {
     pub rate: f64,
     /// b: the most that the host can or may send on this path.
     pub limit: f64,
+    /// Connections of the host that take it now.
+    pub connections: u32,
+    /// Whether it is a detour.
+    pub is_detour: bool,
 }
 
 /// P: which part of the host's connections should take each way. Sums to 1.
@@ -38,10 +47,14 @@ pub fn split(lanes: &[Lane], c: f64, floor: f64) -> Vec<f64> {
     }
     let traffic: f64 = lanes.iter().map(|l| l.rate).sum();
     let used = |l: &Lane| l.utilisation.max(floor);
+    let left = |l: &Lane| remaining(l.capacity, l.utilisation);
+    let all_left: f64 = lanes.iter().map(left).sum();
     let target = lanes.iter().map(|l| l.capacity * used(l)).sum::<f64>() / capacity;
     let wanted = lanes.iter().map(|l| {
-        let share = if traffic > 0.0 { l.rate / traffic } else { l.capacity / capacity };
-        let share = share.max(floor);
+        // Connections of which nothing was measured yet count as new ones.
+        let share = if traffic > 0.0 { l.rate / traffic } else { left(l) / all_left };
+        let has_room = used(l) <= target * (1.0 + 1e-9);
+        let share = if has_room { share.max(floor) } else { share };
         if l.capacity > 0.0 { c * share * target / used(l) + (1.0 - c) * share } else { 0.0 }
     });
     let mut parts: Vec<f64> = wanted.collect();
@@ -56,10 +69,16 @@ pub fn split(lanes: &[Lane], c: f64, floor: f64) -> Vec<f64> {
 /// Holds every path at its limit and spreads what is over evenly over the paths that are not at theirs.
 fn cap(lanes: &[Lane], traffic: f64, parts: &mut [f64]) {
     let mut full = vec![false; lanes.len()];
+    let connections = f64::from(lanes.iter().map(|l| l.connections).sum::<u32>());
+    let limits = lanes.iter().map(|l| {
+        let part = l.limit / traffic;
+        if l.connections == 0 && part * connections < 0.5 { 0.0 } else { part }
+    });
+    let limits: Vec<f64> = limits.collect();
     loop {
         let mut over = 0.0;
         for i in 0..lanes.len() {
-            let limit = lanes[i].limit / traffic;
+            let limit = limits[i];
             if !full[i] && parts[i] > limit {
                 full[i] = true;
                 over += parts[i] - limit;
@@ -150,7 +169,7 @@ mod tests {
     const FLOOR: f64 = 0.01;
 
     fn lane(utilisation: f64, rate: f64) -> Lane {
-        Lane { capacity: 40e9, utilisation, rate, limit: 10e9 }
+        Lane { capacity: 40e9, utilisation, rate, limit: 10e9, connections: 1, is_detour: false }
     }
 
     fn close(a: &[f64], b: &[f64]) {
@@ -184,6 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn a_host_keeps_off_a_full_path_and_tries_one_with_room() {
+        close(&split(&[lane(0.3, 2e9), lane(1.0, 0.0)], C, FLOOR), &[1.0, 0.0]);
+        assert!(split(&[lane(1.0, 2e9), lane(0.3, 0.0)], C, FLOOR)[1] > 0.01);
+        // Nothing was measured of its connections yet.
+        assert!(split(&[lane(0.3, 0.0), lane(1.0, 0.0)], C, FLOOR)[1] < 1e-5);
+    }
+
+    #[test]
+    fn a_path_for_less_than_half_a_connection_gets_none() {
+        let detour = |limit, connections| Lane { limit, connections, is_detour: true, ..lane(0.0, 0.0) };
+        // Two connections of 5 Gbps: 2.4 Gbps would hold 0.48 of one.
+        let full = Lane { connections: 2, ..lane(1.0, 10e9) };
+        close(&split(&[full, detour(2.4e9, 0)], C, FLOOR), &[1.0, 0.0]);
+        assert!(split(&[full, detour(2.6e9, 0)], C, FLOOR)[1] > 0.25);
+        // One that is there may stay.
+        assert!(split(&[full, detour(2.4e9, 1)], C, FLOOR)[1] > 0.2);
+    }
+
+    #[test]
     fn a_way_out_of_use_gets_nothing() {
         let dead = Lane { capacity: 0.0, ..lane(1.0, 5e9) };
         close(&split(&[dead, lane(0.9, 1e9)], C, FLOOR), &[0.0, 1.0]);
@@ -196,6 +234,8 @@ mod tests {
             utilisation,
             rate: gbps * 1e9,
             limit: f64::from(limit) * 1e9,
+            connections: 100,
+            is_detour: false,
         });
         proptest::collection::vec(one, 1..7)
     }
@@ -205,15 +245,17 @@ mod tests {
         let n = lanes.len();
         let big_u: Vec<f64> = lanes.iter().map(|l| if l.utilisation < FLOOR { FLOOR } else { l.utilisation }).collect();
         let all: f64 = lanes.iter().map(|l| l.rate).sum();
-        let (mut above, mut below) = (0.0, 0.0);
+        let (mut above, mut below, mut free) = (0.0, 0.0, 0.0);
         for i in 0..n {
             above += lanes[i].capacity * big_u[i];
             below += lanes[i].capacity;
+            free += lanes[i].capacity * (1.0 - lanes[i].utilisation).max(1e-6);
         }
         let mut t = Vec::new();
         for i in 0..n {
-            let u = if all > 0.0 { lanes[i].rate / all } else { lanes[i].capacity / below };
-            let u = if u < FLOOR { FLOOR } else { u };
+            let weight = lanes[i].capacity * (1.0 - lanes[i].utilisation).max(1e-6);
+            let u = if all > 0.0 { lanes[i].rate / all } else { weight / free };
+            let u = if u < FLOOR && big_u[i] <= above / below * (1.0 + 1e-9) { FLOOR } else { u };
             t.push(C * u * (above / below) / big_u[i] + (1.0 - C) * u);
         }
         let sum: f64 = t.iter().sum();

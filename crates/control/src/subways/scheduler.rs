@@ -26,6 +26,7 @@ use crate::subways::detour::{self, Plan, Situation};
 use crate::subways::hosts::{DIRECTIONS, End, Ends, HostLane};
 use crate::subways::hot::Heat;
 use crate::subways::rebinding::{self, Lane, pick, split};
+use crate::subways::returning::{Demand, keep_direct};
 use crate::subways::ring::Ring;
 use crate::subways::traffic::{DETECT, Detoured, REBIND, Traffic};
 use crate::subways::weights::{Carried, Port, remaining};
@@ -205,10 +206,9 @@ impl Subways {
         for direction in DIRECTIONS {
             for end in self.ends.of_mut(direction) {
                 let load = &self.loads[end.ring];
-                let floor = self.config.utilisation_floor;
                 let weight = |lane: &HostLane| {
-                    let Lane { capacity, utilisation, .. } = load.lane(end, lane, direction, 1.0);
-                    remaining(capacity, utilisation, floor) as u64
+                    let Lane { capacity, utilisation, .. } = load.lane(end, lane, direction, 1.0, 0);
+                    remaining(capacity, utilisation) as u64
                 };
                 let limit = |lane: &HostLane| lane.detour.map(|share| BitsPerSec(share.host as u64));
                 let path = |lane: &HostLane| AccessPath { links: lane.links.clone(), weight: weight(lane), limit: limit(lane) };
@@ -258,16 +258,51 @@ impl Subways {
                 count[place][flow.lane[d].unwrap_or(elsewhere)] += 1;
             }
         }
+        let returning = self.returning(&count, direction, seconds);
         let plan = |(end, count): (&End, &Vec<u32>)| {
             let (elsewhere, there) = count.split_last()?;
             if count.iter().all(|&n| n == 0) || (there.len() == 1 && *elsewhere == 0) {
                 return None;
             }
-            let lanes: Vec<Lane> = end.lanes.iter().map(|l| self.loads[end.ring].lane(end, l, direction, seconds)).collect();
-            let parts = split(&lanes, self.config.aggressiveness, self.config.utilisation_floor);
+            let load = &self.loads[end.ring];
+            let lanes = end.lanes.iter().zip(there).map(|(lane, &n)| load.lane(end, lane, direction, seconds, n));
+            let lanes: Vec<Lane> = lanes.collect();
+            let mut parts = split(&lanes, self.config.aggressiveness, self.config.utilisation_floor);
+            if let Some(config) = self.config.detour {
+                let ports = || end.direct().map(|nic| &load.ports[nic.tor]);
+                let threshold = config.hot_threshold * ports().map(|p| p.capacity).sum::<f64>();
+                let kept = (threshold / ports().map(|p| p.used(direction as usize)).sum::<f64>()).min(1.0);
+                let back = end.direct().map(|nic| returning[end.ring][nic.tor]).sum::<f64>() / ports().count().max(1) as f64;
+                keep_direct(&lanes, kept, back, &mut parts);
+            }
             Some(rebinding::Plan::new(parts, there, *elsewhere, self.config.rebind))
         };
         ends.iter().zip(&count).map(plan).collect()
+    }
+
+    /// By loop and position of a ToR: the fraction of the connections on detours of its racks that fit in what it has left up to
+    /// `hot_threshold`, at the rate of those that go straight up there; those of a host are divided among its ToRs.
+    fn returning(&self, count: &[Vec<u32>], direction: Direction, seconds: f64) -> Vec<Vec<f64>> {
+        let Some(config) = self.config.detour else { return Vec::new() };
+        let mut demands: Vec<Vec<Demand>> = self.rings.iter().map(|r| vec![Demand::default(); r.tors.len()]).collect();
+        for (end, count) in self.ends.of(direction).iter().zip(count) {
+            let detours = || end.lanes.iter().zip(count).filter(|(lane, _)| lane.detour.is_some());
+            let away = f64::from(detours().map(|(_, n)| n).sum::<u32>());
+            let rate = detours().map(|(lane, _)| lane.bytes).sum::<u64>() as f64 * 8.0 / seconds;
+            let nics = end.direct().count() as f64;
+            for (lane, &n) in end.lanes.iter().zip(count).filter(|(lane, _)| lane.detour.is_none()) {
+                let demand = &mut demands[end.ring][lane.tor];
+                demand.direct += f64::from(n);
+                demand.away += away / nics;
+                demand.away_rate += rate / nics;
+                demand.nic = demand.nic.max(lane.nic);
+            }
+        }
+        let fraction = |(port, demand): (&Port, &Demand)| {
+            let d = direction as usize;
+            demand.fitting(port.room(d, config.hot_threshold), port.rate[d])
+        };
+        self.loads.iter().zip(&demands).map(|(load, of)| load.ports.iter().zip(of).map(fraction).collect()).collect()
     }
 
     /// The paths that were drawn, if they go together; else one end keeps its draw and the other takes what goes with it. `None` if the
@@ -371,21 +406,22 @@ impl Load {
 
     /// A host's path as the formulas see it. A detour counts with what it may use of its egress, and with how much of that is used; its
     /// limit is the host's equal share. Hosts that do not detour see their ToRs as without detours.
-    fn lane(&self, end: &End, lane: &HostLane, direction: Direction, seconds: f64) -> Lane {
+    fn lane(&self, end: &End, lane: &HostLane, direction: Direction, seconds: f64, connections: u32) -> Lane {
         let d = direction as usize;
         let rate = lane.bytes as f64 * 8.0 / seconds;
+        let is_detour = lane.detour.is_some();
         match lane.detour {
             None => {
                 let port = &self.ports[lane.tor];
                 let detours = end.lanes.iter().any(|l| l.detour.is_some());
                 let utilisation = if detours { port.utilisation[d] } else { port.before_detours[d] };
-                Lane { capacity: port.capacity, utilisation, rate, limit: lane.nic }
+                Lane { capacity: port.capacity, utilisation, rate, limit: lane.nic, connections, is_detour }
             }
             Some(share) => {
                 let egress = self.plans[d].egresses.iter().find(|e| e.tor == lane.tor);
                 let usable: f64 = egress.iter().flat_map(|e| &e.paths).map(|p| p.usable).sum();
                 let utilisation = if usable > 0.0 { self.detoured[d][lane.tor] / usable } else { 1.0 };
-                Lane { capacity: share.rack, utilisation, rate, limit: share.host }
+                Lane { capacity: share.rack, utilisation, rate, limit: share.host, connections, is_detour }
             }
         }
     }

@@ -10,8 +10,8 @@
 //! those that end at a ToR are left out, since their cap follows from what is left beside them, and those that begin there count as
 //! if they went up there. To a rack that detours, a ToR that its detours have relieved has room.
 //!
-//! DEVIATION: what remains is at least `floor` of the capacity. With every ToR full the printed weights are all 0, and a ToR that was
-//! full once would get no flow by which to be measured again.
+//! DEVIATION: what remains is at least a millionth of the capacity. With every ToR full the printed weights are all 0; flows then go by
+//! capacity. While another ToR has room, a full one gets no new flow: its counters show when it has room again.
 
 use weft_fabric::topology::Health;
 use weft_fabric::{Bytes, Fabric, LinkId, SwitchId};
@@ -58,6 +58,17 @@ impl Port {
         self.capacity = up.map(|&l| fabric.link(l).capacity.as_f64()).sum();
     }
 
+    /// What is left up to this utilisation, in bits per second; 0 if the average or the last reading is above it.
+    pub fn room(&self, direction: usize, threshold: f64) -> f64 {
+        let used = (self.capacity * self.utilisation[direction]).max(self.rate[direction]);
+        (self.capacity * threshold - used).max(0.0)
+    }
+
+    /// What is used for certain, in bits per second: the lesser of the average and the last reading.
+    pub fn used(&self, direction: usize) -> f64 {
+        (self.capacity * self.utilisation[direction]).min(self.rate[direction])
+    }
+
     /// Takes a reading: bytes by link now and at the last one, `seconds` ago, and by direction those of detours. The first reading is the
     /// average.
     pub fn read(&mut self, now: &[Bytes], last: &[Bytes], detours: [Carried; 2], seconds: f64, gain: f64) {
@@ -87,9 +98,12 @@ pub struct Carried {
 }
 
 /// V_x or E_x, in bits per second.
-pub fn remaining(capacity: f64, utilisation: f64, floor: f64) -> f64 {
-    capacity * (1.0 - utilisation).max(floor)
+pub fn remaining(capacity: f64, utilisation: f64) -> f64 {
+    capacity * (1.0 - utilisation).max(LEAST)
 }
+
+/// What a full ToR counts as having left, as a fraction of its capacity: it decides only between full ToRs.
+const LEAST: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
@@ -121,8 +135,8 @@ mod tests {
         assert_eq!((port.utilisation, port.before_detours), ([0.5, 0.25], [0.75, 0.25]));
         read(&mut port, 0, 25_000_000);
         assert_eq!((port.utilisation, port.rate), ([0.25, 0.5], [0.0, 15e9]));
-        assert_eq!(remaining(port.capacity, 0.25, 0.01), 15e9);
-        assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.2e9);
+        assert_eq!(remaining(port.capacity, 0.25), 15e9);
+        assert_eq!(remaining(port.capacity, 1.0), 20e3);
     }
 
     #[test]
@@ -137,6 +151,6 @@ mod tests {
         let bytes = vec![Bytes(0); fabric.links().len()];
         port.read(&bytes, &bytes, [Carried::default(); 2], 0.01, 0.5);
         assert_eq!((port.capacity, port.utilisation), (0.0, [1.0, 1.0]));
-        assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.0);
+        assert_eq!(remaining(port.capacity, 1.0), 0.0);
     }
 }
