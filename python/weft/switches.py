@@ -28,7 +28,7 @@ def export(
     set: Settings | None = None,
     **overrides: Any,
 ) -> dict[str, Any]:
-    """Writes the configurations of the switches of a scenario with VL2 or NetLord's tenants: what ``weft lab export --json`` prints.
+    """Writes the configurations of the switches of a scenario with VL2 or NetLord: what ``weft lab export --json`` prints.
 
     Args:
         scenario: a scenario file.

@@ -20,6 +20,7 @@ racks = [3, 4, 5]
 size = "30MB"
 [world]
 ideal = false
+seeds = 8
 [sweep]
 "fabric.type" = ["1", "1LB", "1D"]
 "traffic.racks" = [[3, 4, 5], [3, 4, 5, 6]]
@@ -55,7 +56,19 @@ fn balance_beats_hashing_and_detours_beat_balance() {
 #[test]
 fn a_scheduler_that_the_scenario_names_has_the_last_word() {
     let folder = folder(SHUFFLE);
-    let args = ["run", "s.toml", "--out", "r", "--json", "--set", "fabric.type=1D", "--set", "traffic.racks=[3,4,5,6]"];
+    let args = [
+        "run",
+        "s.toml",
+        "--out",
+        "r",
+        "--json",
+        "--set",
+        "fabric.type=1D",
+        "--set",
+        "traffic.racks=[3,4,5,6]",
+        "--set",
+        "world.seeds=1",
+    ];
     let run = |more: &[&str]| {
         let printed = json(&weft(&[&args[..], more].concat(), folder.path()));
         printed["runs"][0]["metrics"].clone()
