@@ -30,17 +30,27 @@ fn files_are_written_as_a_whole_and_never_over_others() {
 }
 
 #[test]
-fn scenarios_without_vl2_and_folders_that_are_missing_are_refused() {
+fn scenarios_without_an_overlay_and_folders_that_are_missing_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let of = |name: &str| root().join("scenarios").join(name).canonicalize().expect("a scenario").display().to_string();
-    for (name, out, message) in [
-        ("first.toml", "out", "no overlay"),
-        ("netlord/lab-tenants.toml", "out", "NetLord"),
-        ("vl2/lab-first.toml", "missing/out", "cannot write"),
-    ] {
+    for (name, out, message) in [("first.toml", "out", "no overlay"), ("vl2/lab-first.toml", "missing/out", "cannot write")] {
         let output = weft(&["lab", "export", &of(name), "--format", "generic", "--out", out], folder.path());
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(stderr(&output).contains(message), "{name}: {}", stderr(&output));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "{name}");
     }
+}
+
+/// NetLord's switches have their configurations, and its agents SPAIN's tables.
+#[test]
+fn switches_of_tenants_are_written_with_paths_for_the_agents() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = root().join("scenarios/netlord/lab-tenants.toml").canonicalize().expect("a scenario").display().to_string();
+    let output = weft(&["lab", "export", &scenario, "--format", "sonic", "--out", "out"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let paths = fs::read_to_string(folder.path().join("out/paths.toml")).expect("SPAIN's tables");
+    assert!(paths.contains("vlan"), "{paths}");
+    let switches =
+        fs::read_dir(folder.path().join("out")).expect("a folder").filter(|it| it.as_ref().expect("an entry").path().is_dir());
+    assert!(switches.count() > 1);
 }

@@ -137,7 +137,8 @@ pub struct Event {
 }
 
 /// Applies changes to a lab.
-pub(crate) struct Injector<'a> {
+#[derive(Debug)]
+pub struct Injector<'a> {
     /// The present plan: servers may have moved.
     plan: Plan,
     fabric: &'a Fabric,
@@ -150,7 +151,8 @@ pub(crate) struct Injector<'a> {
 }
 
 impl<'a> Injector<'a> {
-    pub(crate) fn new(plan: &Plan, fabric: &'a Fabric, vlb: bool) -> Self {
+    /// For a lab that stands, of a plan for this fabric; `vlb`: its switches use VLB.
+    pub fn new(plan: &Plan, fabric: &'a Fabric, vlb: bool) -> Self {
         Self { plan: plan.clone(), fabric, vlb, health: Health::new(fabric), forged: None }
     }
 
@@ -165,7 +167,10 @@ impl<'a> Injector<'a> {
     }
 
     /// Applies a change; ends early when `stop` is set. Returns the links of a part that now loses packets silently.
-    pub(crate) fn apply(&mut self, change: Change, stop: &AtomicBool) -> Result<Vec<LinkId>> {
+    ///
+    /// # Errors
+    /// [`LabError`](crate::LabError) if the kernel or a program refuses.
+    pub fn apply(&mut self, change: Change, stop: &AtomicBool) -> Result<Vec<LinkId>> {
         match change {
             Change::Fail(part) => self.fail(part)?,
             Change::FailSilent(part) => {

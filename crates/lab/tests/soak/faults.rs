@@ -6,8 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_fabric::rng;
+use weft_fabric::topology::Part;
+use weft_fabric::{Fabric, NodeId, rng};
 use weft_lab::Stopwatch;
+use weft_lab::events::{Change, Injector};
 use weft_lab::plan::vl2::Vl2Host;
 use weft_lab::plan::{Node, Plan, Role};
 use weft_lab::{agents, directory, programs};
@@ -70,6 +72,8 @@ impl Fault {
 
 pub struct Faults<'a> {
     lab: &'a TestLab,
+    fabric: &'a Fabric,
+    injector: Injector<'a>,
     traffic: &'a Traffic,
     seed: u64,
     draws: u64,
@@ -89,10 +93,13 @@ impl fmt::Display for Faults<'_> {
 }
 
 impl<'a> Faults<'a> {
-    pub fn new(lab: &'a TestLab, traffic: &'a Traffic, seed: u64) -> Self {
+    /// For a lab of this fabric.
+    pub fn new(lab: &'a TestLab, fabric: &'a Fabric, traffic: &'a Traffic, seed: u64) -> Self {
         let homes = vec![2, 10, 18, 26, 34];
         let faults = Self {
             lab,
+            fabric,
+            injector: Injector::new(lab.plan(), fabric, false),
             traffic,
             seed,
             draws: 0,
@@ -196,7 +203,7 @@ impl<'a> Faults<'a> {
             }
             Fault::StoreKilled => assert!(directory::kill_store(plan)),
             Fault::Moved => self.r#move(),
-            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.set_cables(fault, "down"),
+            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.fail(fault),
         }
     }
 
@@ -212,7 +219,7 @@ impl<'a> Faults<'a> {
             }
             Fault::StoreKilled => directory::restart_store(plan).expect("it starts again"),
             Fault::AgentReplaced { .. } | Fault::Moved => {}
-            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.set_cables(fault, "up"),
+            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.restore(fault),
         }
     }
 
@@ -239,20 +246,38 @@ impl<'a> Faults<'a> {
         self.start(node);
     }
 
-    fn set_cables(&self, fault: Fault, state: &str) {
-        let plan = self.lab.plan();
-        let (node, ports): (&Node, Vec<usize>) = match fault {
-            Fault::CableLost { node, port } => (&plan.nodes[node], vec![port]),
-            Fault::HostUnplugged { host: at } => {
-                // At the ToR: the host's own port has no carrier then.
-                self.traffic.excuse(at);
-                (&plan.nodes[host(self.lab, at).tor], vec![host(self.lab, at).port])
-            }
-            Fault::SwitchLost { node } => (&plan.nodes[node], (0..plan.nodes[node].ports.len()).collect()),
-            _ => return,
-        };
-        let commands: Vec<String> = ports.iter().map(|&port| format!("ip link set {} {state}", node.ports[port].name)).collect();
-        self.lab.shell(&node.name, &commands.join("; "));
+    /// The part of the fabric.
+    fn part(&self, fault: Fault) -> Part {
+        let cable = |node: usize, port: usize| Part::Cable(self.fabric.out(NodeId::from(node))[port].cable());
+        match fault {
+            Fault::CableLost { node, port } => cable(node, port),
+            Fault::HostUnplugged { host: at } => cable(host(self.lab, at).node, 0),
+            Fault::SwitchLost { node } => Part::Node(NodeId::from(node)),
+            _ => unreachable!("{fault:?} is of the overlay"),
+        }
+    }
+
+    fn set_port(&self, host: &Vl2Host, state: &str) {
+        let tor = &self.lab.plan().nodes[host.tor];
+        self.lab.shell(&tor.name, &format!("ip link set {} {state}", tor.ports[host.port].name));
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        if let Fault::HostUnplugged { host: at } = fault {
+            self.traffic.excuse(at);
+            // At the ToR: the host's own port is up, and has no carrier.
+            self.set_port(host(self.lab, at), "down");
+        } else {
+            self.injector.apply(Change::Fail(self.part(fault)), &GO).expect("it fails");
+        }
+    }
+
+    fn restore(&mut self, fault: Fault) {
+        if let Fault::HostUnplugged { host: at } = fault {
+            self.set_port(host(self.lab, at), "up");
+        }
+        // And the routes by these ports.
+        self.injector.apply(Change::Restore(self.part(fault)), &GO).expect("it works again");
     }
 
     /// Brings the moving address to the next of its hosts: it is taken from the old one, its owner is changed, and the new one says that it has it.

@@ -34,9 +34,11 @@ const MOVE: Duration = Duration::from_secs(10);
 /// All attacks of an adversary are made so often, between faults.
 const ATTACKS_EVERY: Duration = Duration::from_secs(300);
 
-/// 5 ToRs of 8 hosts; every second host is of the one service, the others of the other, which may not talk.
+/// 5 ToRs of 8 hosts.
+const SHAPE: Shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 5, uplinks_per_tor: 2, hosts_per_tor: 8 };
+
+/// Every second host is of the one service, the others of the other, which may not talk.
 fn stand() -> Option<TestLab> {
-    let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 5, uplinks_per_tor: 2, hosts_per_tor: 8 };
     let service = |name: &str, first: u32| ServiceSpec {
         name: name.to_owned(),
         hosts: (first..40).step_by(2).collect(),
@@ -44,7 +46,7 @@ fn stand() -> Option<TestLab> {
     };
     let services = vec![service("web", 0), service("batch", 1)];
     let plan =
-        overlay::plan_of(shape, 'o', Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 16, services, external: Vec::new() });
+        overlay::plan_of(SHAPE, 'o', Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 16, services, external: Vec::new() });
     overlay::stand(plan.with_directory(3, Store::Etcd).expect("three servers"))
 }
 
@@ -60,7 +62,8 @@ fn faults_of_forty_hosts_stop_no_stream() {
     let Some(lab) = stand() else { return };
     eprintln!("WEFT_SOAK_SEED={seed} WEFT_SOAK_S={seconds}");
     let (traffic, mut memory) = (Traffic::begin(&lab), Memory::default());
-    let mut faults = Faults::new(&lab, &traffic, seed);
+    let fabric = overlay::fabric_of(SHAPE);
+    let mut faults = Faults::new(&lab, &fabric, &traffic, seed);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _end = AtEnd(&done);

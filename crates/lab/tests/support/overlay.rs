@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes};
+use weft_fabric::{BitsPerSec, Bytes, Fabric};
 use weft_lab::plan::vl2::{Vl2, Vl2Host, Vl2Spec};
 use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::{Lab, agents};
@@ -15,9 +15,13 @@ use super::{TestLab, name, possible, serial};
 
 pub static GO: AtomicBool = AtomicBool::new(false);
 
-pub fn plan_of(shape: Shape, letter: char, overlay: Vl2Spec) -> Plan {
+pub fn fabric_of(shape: Shape) -> Fabric {
     let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: weft_fabric::Duration::ZERO };
-    let fabric = shape.build(link, link).expect("a fabric");
+    shape.build(link, link).expect("a fabric")
+}
+
+pub fn plan_of(shape: Shape, letter: char, overlay: Vl2Spec) -> Plan {
+    let fabric = fabric_of(shape);
     let settings = Settings {
         name: name(letter),
         routing: Routing::Frr,
