@@ -164,10 +164,14 @@ test-simulations: ## Of these, only the scenarios that are simulated, by program
 	$(TARGET)/quick/weft check $$(scripts/scenarios.sh simulations)
 
 .PHONY: test-labs
-test-labs: build-tests ## Of these, only the scenarios with runs in the lab, by the build that the tests use
+test-labs: test-labs-1 test-labs-2 test-labs-3 ## Of these, only the scenarios with runs in the lab, by the build that the tests use
+
+# scripts/scenarios.sh has the parts.
+.PHONY: test-labs-1 test-labs-2 test-labs-3
+test-labs-1 test-labs-2 test-labs-3: test-labs-%: build-tests
 	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
-	$(TARGET)/debug/weft check $$(scripts/scenarios.sh labs)
+	$(TARGET)/debug/weft check $$(scripts/scenarios.sh labs $*)
 
 .PHONY: test-python
 test-python: build-tests ## The Python package, its types and the examples of its documentation

@@ -2,6 +2,7 @@
 # test.sh [TARGET...]: every test, in stages that are targets of the Makefile. All is built once. Then the simulations are compared with the papers
 # beside the tests of daemons, which wait more than they compute: they have the processors only while nobody else wants them, so that not even labs,
 # which measure real time, wait for them. Beside the labs run so the Rust tests that only compute, the Python tests, and the TARGETs (.ci/run: lints).
+# Two labs stand at a time where they leave the processors to others.
 # A stage that fails does not keep the next from running. The last lines name the slowest tests and those that failed, with their messages, and count them
 # all.
 
@@ -9,7 +10,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 logs=target/test-logs
 beside=(test-simulations test-python test-computing "$@")
-stages=(build-tests test-daemons "${beside[@]}" test-labs)
+labs=(test-labs-1 test-labs-2 test-labs-3)
+stages=(build-tests test-daemons "${beside[@]}" "${labs[@]}")
 
 # run_stage STAGE: runs it with its output in a log, too; its exit code and its time go to files beside the log.
 run_stage() {
@@ -62,7 +64,7 @@ slowest() {
         sed -nE 's/^ +(TRY [0-9]+ )?(PASS|FAIL|TIMEOUT|LEAK|FLAKY [0-9/]+) +\[ *([0-9.]+)s\] \([^)]*\) /\3 /p' \
             "$logs/test-daemons.log" "$logs/test-computing.log"
         sed -nE 's/^([0-9.]+)s +(call|setup|teardown) +(.*)/\1 \3/p' "$logs/test-python.log"
-        cat "$logs/test-simulations.log" "$logs/test-labs.log" |
+        cat "$logs/test-simulations.log" "$logs"/test-labs-*.log |
             sed -nE -e 's/^(scenarios[^ ]*) \(([0-9.]+) ms\):.*/0 \1/p' -e 's/^(scenarios[^ ]*) \(([0-9.]+) s\):.*/\2 \1/p' \
                 -e 's/^(scenarios[^ ]*) \(([0-9]+) min ([0-9]+) s\):.*/\2 \3 \1/p' | awk 'NF == 3 { print $1 * 60 + $2, $3; next } { print }'
     } | sort -rnu | sed -n 1,10p | awk '{ seconds = $1; $1 = ""; printf "%8.1f s %s\n", seconds, $0 }'
@@ -72,12 +74,17 @@ rm -rf "$logs"
 mkdir -p "$logs"
 run_stage build-tests
 if [ "$(cat "$logs/build-tests.status")" -eq 0 ]; then
-    trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
+    lab=
+    trap 'kill "${background[@]}" $lab 2>/dev/null || true' EXIT
     start_idle test-simulations
     run_stage test-daemons
     # Not before: beside those, which leave no processor idle for long, a Python test might wait longer than it allows; and one build at a time.
     start_idle test-python test-computing "$@"
-    run_stage test-labs
+    run_stage test-labs-1 &
+    lab=$!
+    run_stage test-labs-2
+    wait "$lab"
+    run_stage test-labs-3
     wait "${background[@]}"
     trap - EXIT
     for stage in "${beside[@]}"; do

@@ -109,7 +109,7 @@ impl<'a> Monitor<'a> {
         self.read(clock)?;
         let bridges = self.bridges.map(|before| netlord::totals(self.injector.plan()).since(&before));
         let control = self.control.map_or_else(ControlRecord::default, |it| it.total(self.injector.plan()));
-        let (forged, longest_wait) = (self.injector.forged(), self.waits.longest());
+        let (forged, longest_wait) = (self.injector.forged(), self.waits.longest(clock.now()));
         Ok(Measurements { readings: self.readings, lost: self.lost, bridges, forged, control, longest_wait })
     }
 

@@ -30,6 +30,8 @@ struct Thread {
     program: String,
     node: String,
     waited: Option<StdDuration>,
+    /// When it was last seen asleep.
+    asleep_at: Option<Instant>,
 }
 
 impl Waits {
@@ -55,21 +57,27 @@ impl Waits {
             self.look_at = now + LOOK_EVERY;
             self.look();
         }
-        self.read();
+        self.read(now);
     }
 
-    /// The longest wait; `None` if the kernel counts none.
-    pub(super) fn longest(mut self) -> Option<CpuWait> {
-        self.read();
+    /// The longest wait until now; `None` if the kernel counts none.
+    pub(super) fn longest(mut self, now: Instant) -> Option<CpuWait> {
+        self.read(now);
         self.longest
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, now: Instant) {
         for (&(pid, tid), thread) in &mut self.threads {
             let Some(waited) = waited(pid, tid) else { continue };
+            // It cannot have waited since before it slept: kernels from 6.12 on may count the sleep of a thread that they move to another processor as a wait.
+            let most = thread.asleep_at.map(|at| now.saturating_since(at));
+            if is_asleep(pid, tid) {
+                thread.asleep_at = Some(now);
+            }
             // What it waited before the first reading is not of this run.
             let since = thread.waited.replace(waited).map_or(StdDuration::ZERO, |before| waited.saturating_sub(before));
             let length = Duration::from_ns(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+            let length = most.map_or(length, |most| length.min(most));
             if self.longest.as_ref().is_none_or(|longest| longest.length < length) {
                 self.longest = Some(CpuWait { program: thread.program.clone(), node: thread.node.clone(), length });
             }
@@ -86,8 +94,8 @@ impl Waits {
         let mut threads = BTreeMap::new();
         for (pid, program, node) in found {
             for tid in programs::threads(pid) {
-                let known = self.threads.remove(&(pid, tid)).and_then(|thread| thread.waited);
-                threads.insert((pid, tid), Thread { program: program.clone(), node: node.clone(), waited: known });
+                let new = || Thread { program: program.clone(), node: node.clone(), waited: None, asleep_at: None };
+                threads.insert((pid, tid), self.threads.remove(&(pid, tid)).unwrap_or_else(new));
             }
         }
         self.threads = threads;
@@ -98,6 +106,12 @@ impl Waits {
 fn waited(pid: i32, tid: i32) -> Option<StdDuration> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok().map(StdDuration::from_nanos)
+}
+
+/// Whether a thread waits for something else than a processor.
+fn is_asleep(pid: i32, tid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('R'))
 }
 
 /// Two readings of the counters: a thread that waited longer than this between them did so at a stretch.
