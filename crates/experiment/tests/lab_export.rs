@@ -49,7 +49,7 @@ fn switches_of_tenants_are_written_with_paths_for_the_agents() {
     let output = weft(&["lab", "export", &scenario, "--format", "sonic", "--out", "out"], folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let paths = fs::read_to_string(folder.path().join("out/paths.toml")).expect("SPAIN's tables");
-    assert!(paths.contains("vlan"), "{paths}");
+    assert!(paths.contains("[[from]]"), "{paths}");
     let switches =
         fs::read_dir(folder.path().join("out")).expect("a folder").filter(|it| it.as_ref().expect("an entry").path().is_dir());
     assert!(switches.count() > 1);
