@@ -124,12 +124,14 @@ impl<'a> Faults<'a> {
         for fault in &chosen {
             *self.counts.entry(fault.kind()).or_default() += 1;
         }
+        eprintln!("{chosen:?}");
         self.traffic.set_faulty(&format!("{chosen:?}"));
         for &fault in &chosen {
             self.begin(fault);
         }
         self.sleep(4000);
-        for &fault in &chosen {
+        // The network first: a server that is started waits for its store.
+        for &fault in chosen.iter().rev() {
             self.end(fault);
         }
         // A host that was not alive is again; that TCP tries again may take as long as it was away.
