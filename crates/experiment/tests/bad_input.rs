@@ -352,6 +352,7 @@ fn notes_stand_below_the_table_once_for_each_run() {
             assert_eq!(joined.matches(&format!("note: the run {run}: the scheduler never ran")).count(), 1, "{printed}");
         }
         assert_eq!(joined.matches("note: ").count(), 2, "{printed}");
+        assert_eq!(joined.matches("Write a shorter `control.period`").count(), 1, "the same for both:\n{printed}");
     };
     noted(&["run", "s.toml", "--out", "r"]);
     noted(&["check", "s.toml"]);

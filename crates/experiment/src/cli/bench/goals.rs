@@ -106,20 +106,20 @@ mod tests {
         }
     }
 
-    fn lines_of(case: &Case) -> Vec<String> {
+    fn printed(case: &Case) -> Vec<String> {
         of(case).iter().map(Goal::text).collect()
     }
 
     #[test]
     fn a_goal_is_met_up_to_its_bound() {
-        assert_eq!(lines_of(&case("flow-8192-50000", 1.0, None)), ["goal: wall at most 1 s: met"]);
-        assert_eq!(lines_of(&case("flow-8192-50000", 1.01, None)), ["goal: wall at most 1 s: missed"]);
-        let packets = |rate: f64| lines_of(&case("packet-128-128", 0.3, Some([rate, 50e6])));
+        assert_eq!(printed(&case("flow-8192-50000", 1.0, None)), ["goal: wall at most 1 s: met"]);
+        assert_eq!(printed(&case("flow-8192-50000", 1.01, None)), ["goal: wall at most 1 s: missed"]);
+        let packets = |rate: f64| printed(&case("packet-128-128", 0.3, Some([rate, 50e6])));
         assert_eq!(packets(40e6), ["goal: at least 0.8 of the bare loop: met"]);
         assert_eq!(packets(39e6), ["goal: at least 0.8 of the bare loop: missed"]);
-        let large = lines_of(&case("packet-65536-65536", 9.8, Some([12e6, 20e6])));
+        let large = printed(&case("packet-65536-65536", 9.8, Some([12e6, 20e6])));
         assert_eq!(large, ["goal: at least 12 M hops/s: met", "goal: peak memory at most 600 MB: missed"]);
-        assert_eq!(lines_of(&case("mine", 1.0, None)), [""; 0]);
+        assert_eq!(printed(&case("mine", 1.0, None)), [""; 0]);
     }
 
     /// A goal without its case would never be printed.

@@ -131,16 +131,18 @@ fn of_skipped(runs: &[RunSummary]) -> String {
     runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?))).collect()
 }
 
-/// What a reader of the figures has to know, each once.
+/// What a reader of the figures has to know. A sentence that stands in several notes is printed once.
 fn of_notes(runs: &[RunSummary], columns: Columns) -> String {
-    let mut notes: Vec<String> = Vec::new();
+    let mut printed: Vec<&str> = Vec::new();
+    let mut lines = String::new();
     for note in runs.iter().flat_map(|run| &run.notes) {
-        let note = columns.fit(&format!("note: {note}"), 2);
-        if !notes.contains(&note) {
-            notes.push(note);
+        let new: Vec<&str> = note.split(". ").filter(|sentence| !printed.contains(sentence)).collect();
+        if !new.is_empty() {
+            lines += &format!("{}\n", columns.fit(&format!("note: {}", new.join(". ")), 2));
         }
+        printed.extend(new);
     }
-    notes.iter().map(|note| format!("{note}\n")).collect()
+    lines
 }
 
 /// How a lab was run, a line each.
