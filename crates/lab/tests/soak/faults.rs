@@ -266,7 +266,7 @@ impl<'a> Faults<'a> {
 
     fn fail(&mut self, fault: Fault) {
         if let Fault::HostUnplugged { host: at } = fault {
-            self.traffic.excuse(at);
+            self.traffic.cut(at, at == self.home, true);
             // At the ToR: the host's own port is up, and has no carrier.
             self.set_port(host(self.lab, at), "down");
         } else {
@@ -277,6 +277,8 @@ impl<'a> Faults<'a> {
     fn restore(&mut self, fault: Fault) {
         if let Fault::HostUnplugged { host: at } = fault {
             self.set_port(host(self.lab, at), "up");
+            // The address may have moved since.
+            self.traffic.cut(at, true, false);
         }
         // And the routes by these ports.
         self.injector.apply(Change::Restore(self.part(fault)), &GO).expect("it works again");

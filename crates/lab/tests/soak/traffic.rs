@@ -28,7 +28,9 @@ struct Stream {
     kind: Kind,
     /// When it last made progress, by the clock of the turns.
     last: Duration,
-    /// A host at its end is not alive: until it makes progress again, no pause counts.
+    /// A host at its end is not alive,
+    is_cut: bool,
+    /// or was not: until it makes progress again, no pause counts.
     excused: bool,
     moved_once: bool,
     failure: Option<String>,
@@ -131,7 +133,7 @@ impl Stream {
     }
 
     fn new(ends: Vec<usize>, kind: Kind) -> Self {
-        Self { ends, kind, last: Duration::ZERO, excused: false, moved_once: false, failure: None }
+        Self { ends, kind, last: Duration::ZERO, is_cut: false, excused: false, moved_once: false, failure: None }
     }
 
     /// Sends, and takes what has come; whether there was anything.
@@ -204,9 +206,11 @@ impl Traffic {
         what.clone_into(&mut lock(&self.faulty));
     }
 
-    /// A host is not alive: the pauses of its streams do not count until they go on.
-    pub fn excuse(&self, host: usize) {
-        for stream in lock(&self.streams).iter_mut().filter(|stream| stream.ends.contains(&host)) {
+    /// A host, which may have the address that moves, is not alive, or is again: the pauses of its streams do not count until they go on after that.
+    pub fn cut(&self, host: usize, has_moving: bool, is_cut: bool) {
+        let concerned = |it: &&mut Stream| it.ends.contains(&host) || has_moving && matches!(it.kind, Kind::Requests { .. });
+        for stream in lock(&self.streams).iter_mut().filter(concerned) {
+            stream.is_cut = is_cut;
             stream.excused = true;
         }
     }
@@ -250,7 +254,7 @@ impl Traffic {
         if stream.moved_once && !stream.excused && pause > longest.length {
             *longest = Pauses { length: pause, during: format!("{} ({:?})", lock(&self.faulty), stream.ends) };
         }
-        (stream.last, stream.excused, stream.moved_once) = (clock, false, true);
+        (stream.last, stream.excused, stream.moved_once) = (clock, stream.is_cut, true);
     }
 
     /// One host after another sends to both services.
