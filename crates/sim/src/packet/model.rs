@@ -230,15 +230,16 @@ impl Model for PacketModel {
             for link in &mut outcome.links {
                 link.drops += u64::from(net.ports.drops(link.id.0));
             }
-            for flow in outcome.flows.iter_mut().filter(|f| ((f.id.0 + 1) * subflows) as usize <= net.tx.len()) {
+            for flow in &mut outcome.flows {
                 let ends = (flow.id.0 * subflows) as usize..((flow.id.0 + 1) * subflows) as usize;
-                // The ends that are not in this part have done nothing.
                 let record = flow.packets.get_or_insert(PacketRecord::default());
-                record.retransmits += net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum::<u32>();
+                // Empty flows after all others have no ends, and the ends that are not in this part have done nothing.
+                let (Some(tx), Some(rx)) = (net.tx.get(ends.clone()), net.rx.get(ends)) else { continue };
+                record.retransmits += tx.iter().map(|t| t.tcp.repeats).sum::<u32>();
+                record.reordered += rx.iter().map(|r| r.tcp.reordered).sum::<u32>();
                 if flow.end.is_none() {
-                    timed_out = net.tx[ends.clone()].iter().fold(timed_out, |sum, t| sum.saturating_add(t.tcp.overdue(at_end)));
+                    timed_out = tx.iter().fold(timed_out, |sum, t| sum.saturating_add(t.tcp.overdue(at_end)));
                 }
-                record.reordered += net.rx[ends].iter().map(|r| r.tcp.reordered).sum::<u32>();
             }
             totals.hops += net.totals.hops;
             totals.drops += net.totals.drops;

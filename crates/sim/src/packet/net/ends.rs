@@ -257,6 +257,7 @@ impl Net {
     pub(super) fn arm_retransmit(&mut self, end: u32) {
         let tx = &mut self.tx[end as usize].tcp;
         let deadline = tx.deadline();
+        debug_assert!(deadline >= self.now, "a deadline that has passed");
         if deadline < tx.timer_at {
             tx.timer_at = deadline;
             self.wheel.push(deadline, self.timers + RETRANSMIT, end);

@@ -31,6 +31,7 @@ impl Reference {
             let nic = self.ends[&end].there.first().map(|l| l.index());
             if let Some(nic) = nic.filter(|&nic| !self.ports[nic].queue.is_empty() || !self.has_room(nic)) {
                 self.ports[nic].queue.push_back(end);
+                self.queued.insert(end);
                 if self.ports[nic].queue.len() == 1 {
                     self.plan_turns(nic);
                 }
@@ -44,8 +45,9 @@ impl Reference {
     }
 
     pub(super) fn arm(&mut self, end: usize) {
-        let deadline = self.ends[&end].tx.deadline();
-        if deadline != NEVER {
+        let ends = self.ends.get_mut(&end).expect("a known end");
+        let deadline = ends.tx.deadline();
+        if std::mem::replace(&mut ends.armed, deadline) != deadline && deadline != NEVER {
             self.at(deadline, Happens::Retransmit(end as u32));
         }
     }
@@ -65,17 +67,17 @@ impl Reference {
     /// Those that wait for a NIC send a segment each, in turns, as long as it has room.
     pub(super) fn take_turns(&mut self, nic: usize) {
         let mut waiting = std::mem::take(&mut self.ports[nic].queue);
-        let waits_elsewhere = |ports: &[Port], end| ports.iter().any(|p| p.queue.contains(&end));
         while self.has_room(nic)
             && let Some(end) = waiting.pop_front()
         {
+            assert!(self.queued.remove(&end) && !waiting.contains(&end), "an end waits in one place");
             if self.ends[&end].there.first().is_none_or(|l| l.index() != nic) {
                 self.pump(end);
                 continue;
             }
-            assert!(!waits_elsewhere(&self.ports, end) && !waiting.contains(&end), "an end waits in one place");
             if self.may_send(end) && self.send_next(end) && self.may_send(end) {
                 waiting.push_back(end);
+                self.queued.insert(end);
             }
             self.arm(end);
         }
@@ -87,7 +89,7 @@ impl Reference {
 
     /// Whether an end could send something, and does not wait for its NIC.
     pub(super) fn may_send(&mut self, end: usize) -> bool {
-        !self.ports.iter().any(|p| p.queue.contains(&end))
+        !self.queued.contains(&end)
             && (self.ends.get_mut(&end).expect("a known end").tx.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(end))
     }
 

@@ -10,7 +10,7 @@ mod ends;
 mod ports;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ struct Flow {
 #[derive(Debug)]
 struct Ends {
     tx: Sender,
+    /// The deadline for which a timer was last set.
+    armed: u64,
     rx: Receiver,
     there: Rc<[LinkId]>,
     back: Rc<[LinkId]>,
@@ -84,6 +86,8 @@ pub(super) struct Reference {
     ends: BTreeMap<usize, Ends>,
     opening: Vec<usize>,
     ended: Vec<usize>,
+    /// Ends that wait for their NIC.
+    queued: BTreeSet<usize>,
     /// Whether flows that have lost a full window are reported, and those that have.
     rehashes: bool,
     congested: Vec<FlowId>,
@@ -120,6 +124,7 @@ impl Reference {
                 room: queue.room.map(|r| [time(r.0) / 2, time(r.0) / 2 * 2]),
                 queue: VecDeque::new(),
                 waiting: VecDeque::new(),
+                waits: 0,
                 service: None,
                 flying: VecDeque::new(),
                 up: true,
@@ -140,6 +145,7 @@ impl Reference {
             ends: BTreeMap::new(),
             opening: Vec::new(),
             ended: Vec::new(),
+            queued: BTreeSet::new(),
             rehashes: config.overlay.rehash && !matches!(config.transport.kind, super::TransportKind::Mptcp { .. }),
             congested: Vec::new(),
             ending: 0,
@@ -185,7 +191,9 @@ impl Reference {
                 if packet.hop == packet.path.len() { self.deliver(packet) } else { self.enter(packet) }
             }
             Happens::Retransmit(end) => {
-                if self.ends[&(end as usize)].tx.deadline() == self.now {
+                let ends = self.ends.get_mut(&(end as usize)).expect("a known end");
+                if ends.tx.deadline() == self.now {
+                    ends.armed = NEVER;
                     self.time_out(end as usize);
                 }
             }
@@ -213,6 +221,7 @@ impl Reference {
         let port = &mut self.ports[link as usize];
         if let Some(packet) = port.waiting.pop_front() {
             let done = self.now + port.time(packet.len);
+            port.waits -= port.time(packet.len);
             port.service = Some((packet, done));
             self.at(done, Happens::Left(link));
         }
@@ -240,6 +249,7 @@ impl Reference {
         port.books.accepted[1] += packet.len;
         self.hops += 1;
         let idle = port.service.is_none();
+        port.waits += port.time(packet.len);
         port.waiting.push_back(packet);
         if idle {
             self.serve(link.0);
@@ -343,6 +353,7 @@ impl Reference {
         for (port, link) in self.ports.iter().zip(self.fabric.links()) {
             let Books { accepted, refused, arrived, lost } = port.books;
             assert_eq!(accepted[0], arrived[0] + lost + port.inside() + port.flying.len() as u64);
+            assert_eq!(port.waits, port.waiting.iter().map(|p| port.time(p.len)).sum::<u64>());
             in_out[link.to.index()][0] += arrived[0];
             in_out[link.from.index()][1] += accepted[0] + refused;
         }
@@ -369,7 +380,8 @@ impl Model for Reference {
         let fed = if self.subflows > 1 { 0 } else { segments };
         for i in 0..self.subflows {
             let (there, back) = (Rc::from([]), Rc::from([]));
-            let ends = Ends { tx: Sender::new(&self.tcp, fed), rx: Receiver::new(), there, back, choices: [None, None] };
+            let ends =
+                Ends { tx: Sender::new(&self.tcp, fed), armed: NEVER, rx: Receiver::new(), there, back, choices: [None, None] };
             self.ends.insert(id.index() * self.subflows + i, ends);
         }
         self.ending += usize::from(bytes.is_some());

@@ -43,6 +43,8 @@ pub struct Port {
     /// Flows that wait for a turn.
     pub queue: VecDeque<usize>,
     pub waiting: VecDeque<Packet>,
+    /// Time to send those that wait.
+    pub waits: u64,
     pub service: Option<(Packet, u64)>,
     /// Packets that have left and not arrived.
     pub flying: VecDeque<Packet>,
@@ -67,7 +69,7 @@ impl Port {
     /// Time to send what is here.
     pub fn backlog(&self, now: u64) -> u64 {
         let serving = self.service.as_ref().map_or(0, |s| s.1 - now);
-        serving + self.waiting.iter().map(|p| self.time(p.len)).sum::<u64>()
+        serving + self.waits
     }
 
     pub fn inside(&self) -> u64 {

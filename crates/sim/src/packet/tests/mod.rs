@@ -81,10 +81,11 @@ fn fabrics() -> impl Strategy<Value = Arc<Fabric>> {
     (shapes, cabling(), cabling()).prop_map(|(shape, host, fabric)| Arc::new(shape.build(host, fabric).unwrap()))
 }
 
-/// Flows between different hosts; about one in ten never ends.
+/// Flows between different hosts; about one in ten never ends, and as many are empty.
 fn flows(hosts: u32) -> impl Strategy<Value = Vec<FlowSpec>> {
     let size = prop_oneof![
         1 => Just(Size::Infinite),
+        1 => Just(Size::Finite(Bytes(0))),
         4 => (0u64..20_000).prop_map(|b| Size::Finite(Bytes(b))),
         5 => (0u64..400_000).prop_map(|b| Size::Finite(Bytes(b))),
     ];

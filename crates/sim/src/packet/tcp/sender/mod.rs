@@ -443,6 +443,8 @@ impl Sender {
     /// Whether the window has room for a segment that there is not yet.
     pub fn is_hungry(&self, tcp: &Tcp) -> bool {
         let in_flight = match &self.more {
+            // What is paced takes no more than it may send.
+            Some(more) if self.special & PACED != 0 && more.pace.is_announced() => return false,
             Some(more) if self.special & SELECTIVE != 0 => more.selective.pipe(),
             _ => self.nxt - self.una,
         };

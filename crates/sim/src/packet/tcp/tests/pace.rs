@@ -78,3 +78,21 @@ fn what_has_waited_long_enough_leaves_at_once() {
     // No burst makes up for the two milliseconds.
     assert_eq!(s.waits(), 5 * MS);
 }
+
+/// A subflow of MPTCP that must wait to send takes nothing new meanwhile: another one may send it first.
+#[test]
+fn while_a_segment_waits_for_its_turn_there_is_room_for_no_other() {
+    let tcp = Tcp { initial_window: 10, pacing: true, recovery: Recovery::Sack, ..Tcp::default() };
+    let mut s = Script::new(tcp, 2, 100 * MS);
+    assert_eq!(s.tx.poll(&s.tcp, s.now), new(0));
+    let wait = s.waits();
+    assert!(!s.tx.is_hungry(&s.tcp));
+    assert_eq!(s.passes(wait), new(1));
+    assert!(s.tx.is_hungry(&s.tcp), "all that there is was sent, and the window has room");
+    s.tx.feed();
+    s.waits();
+    // All that was under way may be lost: it is sent again, once its turn has come.
+    s.now = s.tx.deadline();
+    assert!(s.tx.on_timer(&s.tcp, s.now));
+    assert!(!s.tx.is_hungry(&s.tcp));
+}
