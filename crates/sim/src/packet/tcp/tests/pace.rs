@@ -79,7 +79,7 @@ fn what_has_waited_long_enough_leaves_at_once() {
     assert_eq!(s.waits(), 5 * MS);
 }
 
-/// A subflow of MPTCP that must wait to send takes nothing new meanwhile: another one may send it first.
+/// A subflow of MPTCP that must wait to send takes nothing new until then: another one may send it first.
 #[test]
 fn while_a_segment_waits_for_its_turn_there_is_room_for_no_other() {
     let tcp = Tcp { initial_window: 10, pacing: true, recovery: Recovery::Sack, ..Tcp::default() };
