@@ -205,7 +205,7 @@ fn elastic(connections: usize) -> Vec<Vec<f64>> {
     vec![vec![f64::INFINITY; connections]; HOSTS]
 }
 
-/// Of the new flows of rack 2, on ToRs 2 and 3, none goes to ToR 3, which the hot rack fills; so is it on both sides, with detours and without.
+/// Of the new flows of rack 2, on ToRs 2 and 3, none goes to ToR 3, which the hot rack fills; so is it on both sides.
 #[test]
 fn new_flows_keep_off_full_tors() {
     let mut world = World::new(&elastic(10));

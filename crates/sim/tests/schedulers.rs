@@ -291,17 +291,23 @@ fn any_load(hosts: u32, rng: &mut Pcg64) -> Pairs {
     }
 }
 
+/// A random fabric, perhaps with links of unequal speeds, a load, and cables that have failed.
+fn any_case(kind: u8, seed: u64, speeds: bool, failures: usize) -> (Arc<Fabric>, Pairs, Vec<Part>) {
+    let mut rng = stream(seed, Stream::Traffic);
+    let fabric = any_fabric(kind, &mut rng);
+    let fabric = if speeds { uneven(&fabric, &mut rng) } else { fabric };
+    let pairs = any_load(fabric.host_count() as u32, &mut rng);
+    let cables = fabric.cables().len() as u32;
+    let failed = (0..failures).map(|_| Part::Cable(CableId(rng.random_range(0..cables)))).collect();
+    (fabric, pairs, failed)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 160 / 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_scheduler_lowers_the_goodput_of_ecmp(kind in 0u8..8, seed: u64, speeds: bool, failures in 0usize..3) {
-        let mut rng = stream(seed, Stream::Traffic);
-        let fabric = any_fabric(kind, &mut rng);
-        let fabric = if speeds { uneven(&fabric, &mut rng) } else { fabric };
-        let pairs = any_load(fabric.host_count() as u32, &mut rng);
-        let cables = fabric.cables().len() as u32;
-        let failed: Vec<Part> = (0..failures).map(|_| Part::Cable(CableId(rng.random_range(0..cables)))).collect();
+        let (fabric, pairs, failed) = any_case(kind, seed, speeds, failures);
         let ecmp = goodput(&fabric, &pairs, None, &failed, seed);
         for placer in PLACERS {
             let scheduled = goodput(&fabric, &pairs, Some(placer), &failed, seed);
@@ -311,12 +317,7 @@ proptest! {
 
     #[test]
     fn annealing_by_default_is_not_below_first_fit(kind in 0u8..8, seed: u64, speeds: bool, failures in 0usize..3) {
-        let mut rng = stream(seed, Stream::Traffic);
-        let fabric = any_fabric(kind, &mut rng);
-        let fabric = if speeds { uneven(&fabric, &mut rng) } else { fabric };
-        let pairs = any_load(fabric.host_count() as u32, &mut rng);
-        let cables = fabric.cables().len() as u32;
-        let failed: Vec<Part> = (0..failures).map(|_| Part::Cable(CableId(rng.random_range(0..cables)))).collect();
+        let (fabric, pairs, failed) = any_case(kind, seed, speeds, failures);
         let [first_fit, annealing] = first_fit_and_annealing(&fabric, &pairs, &failed, seed);
         prop_assert!(annealing >= first_fit * (1.0 - 1e-6), "on {}: {annealing} and {first_fit} Gbps", fabric.title());
     }

@@ -207,7 +207,7 @@ impl Subways {
             for end in self.ends.of_mut(direction) {
                 let load = &self.loads[end.ring];
                 let weight = |lane: &HostLane| {
-                    let Lane { capacity, utilisation, .. } = load.lane(end, lane, direction, 1.0, 0);
+                    let (capacity, utilisation) = load.state(end, lane, direction);
                     remaining(capacity, utilisation) as u64
                 };
                 let limit = |lane: &HostLane| lane.detour.map(|share| BitsPerSec(share.host as u64));
@@ -407,23 +407,22 @@ impl Load {
     /// A host's path as the formulas see it. A detour counts with what it may use of its egress, and with how much of that is used; its
     /// limit is the host's equal share. Hosts that do not detour see their ToRs as without detours.
     fn lane(&self, end: &End, lane: &HostLane, direction: Direction, seconds: f64, connections: u32) -> Lane {
+        let (capacity, utilisation) = self.state(end, lane, direction);
+        let (rate, limit) = (lane.bytes as f64 * 8.0 / seconds, lane.detour.map_or(lane.nic, |share| share.host));
+        Lane { capacity, utilisation, rate, limit, connections, is_detour: lane.detour.is_some() }
+    }
+
+    /// The capacity of a host's lane at its ToR, in bits per second, and how much of it is used.
+    fn state(&self, end: &End, lane: &HostLane, direction: Direction) -> (f64, f64) {
         let d = direction as usize;
-        let rate = lane.bytes as f64 * 8.0 / seconds;
-        let is_detour = lane.detour.is_some();
-        match lane.detour {
-            None => {
-                let port = &self.ports[lane.tor];
-                let detours = end.lanes.iter().any(|l| l.detour.is_some());
-                let utilisation = if detours { port.utilisation[d] } else { port.before_detours[d] };
-                Lane { capacity: port.capacity, utilisation, rate, limit: lane.nic, connections, is_detour }
-            }
-            Some(share) => {
-                let egress = self.plans[d].egresses.iter().find(|e| e.tor == lane.tor);
-                let usable: f64 = egress.iter().flat_map(|e| &e.paths).map(|p| p.usable).sum();
-                let utilisation = if usable > 0.0 { self.detoured[d][lane.tor] / usable } else { 1.0 };
-                Lane { capacity: share.rack, utilisation, rate, limit: share.host, connections, is_detour }
-            }
+        if let Some(share) = lane.detour {
+            let egress = self.plans[d].egresses.iter().find(|e| e.tor == lane.tor);
+            let usable: f64 = egress.iter().flat_map(|e| &e.paths).map(|p| p.usable).sum();
+            return (share.rack, if usable > 0.0 { self.detoured[d][lane.tor] / usable } else { 1.0 });
         }
+        let port = &self.ports[lane.tor];
+        let detours = end.lanes.iter().any(|l| l.detour.is_some());
+        (port.capacity, if detours { port.utilisation[d] } else { port.before_detours[d] })
     }
 }
 

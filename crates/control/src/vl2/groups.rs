@@ -19,7 +19,8 @@
 //!    the highest rank, which is a hash of group and intermediate.
 //!
 //! What holds, each a test below: a group has a member as long as any intermediate lives; it has no more than the width; all members live; nobody serves two groups
-//! while there are as many live intermediates as groups, and then no group has two members fewer than another; a repair undoes exactly what the failure did.
+//! while there are as many live intermediates as groups, and then no group has two members fewer than another. The assignment depends on nothing but the list and who lives: a repair
+//! undoes exactly what the failure did.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -161,10 +162,9 @@ impl Groups {
     }
 
     /// Members of a group while all live.
-    const fn home_size(&self, group: usize) -> usize {
-        let count = self.intermediates.len();
-        let housed = if count < self.groups * self.width { count } else { self.groups * self.width };
-        housed / self.groups + (group < housed % self.groups) as usize
+    fn home_size(&self, group: usize) -> usize {
+        let housed = self.intermediates.len().min(self.groups * self.width);
+        housed / self.groups + usize::from(group < housed % self.groups)
     }
 
     /// Gives each open place to one of those that move, that of the highest rank in its group: so a further failure changes few places.
@@ -291,15 +291,13 @@ mod tests {
         }
 
         #[test]
-        fn a_repair_undoes_a_failure((groups, alive) in any_case(), pick in any::<prop::sample::Index>()) {
+        fn who_is_dead_serves_no_group((groups, alive) in any_case(), pick in any::<prop::sample::Index>()) {
             if alive.is_empty() {
                 return Ok(());
             }
             let failed = *alive.iter().nth(pick.index(alive.len())).unwrap();
             let rest: BTreeSet<_> = alive.iter().copied().filter(|&it| it != failed).collect();
-            let (before, after) = (assignment(&groups, &alive), assignment(&groups, &rest));
-            prop_assert!(after.iter().all(|(_, it)| *it != failed));
-            prop_assert_eq!(assignment(&groups, &alive), before);
+            prop_assert!(assignment(&groups, &rest).iter().all(|(_, it)| *it != failed));
         }
 
         #[test]

@@ -17,7 +17,7 @@
 //! reaches down to it. A link visits only the flows that it holds, or begins to hold: it begins when its level falls below their rates, and ends when it
 //! rises above the level of another link on their path.
 //!
-//! Free capacity is a [`Sum`] of twice the precision of a float, so errors do not add up over a run: levels agree with each other to [`ROUNDING`] whatever
+//! Free capacity is a [`Sum`] of twice the precision of a float, so errors do not add up over a run: levels agree with each other to [`ROUNDING`](super::link::ROUNDING) whatever
 //! happened before.
 //!
 //! With a **tolerance** a level may lag behind what is due, and is never above it, so no link is overfilled: most changes end at the links where
@@ -28,9 +28,10 @@ use std::hint::black_box;
 use smallvec::SmallVec;
 
 use crate::flow::maxmin::Sharing;
+use crate::flow::maxmin::link::{Link, Rest, agree, water_level};
 use crate::flow::maxmin::queue::{Entry, Queue};
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
-use crate::flow::maxmin::sum::{Change, Sum};
+use crate::flow::maxmin::sum::Change;
 
 /// Flows by slot, links by id. A flow is a cache line, and a link half a line: a repair jumps from one to the next.
 #[derive(Debug)]
@@ -59,31 +60,6 @@ pub(crate) struct Levels {
     tolerance: f64,
     /// Limits of flows, for [`water_level`].
     limits: Vec<f64>,
-}
-
-/// What a change of a flow's rate needs to know of a link: half a cache line, because most of the time goes into waiting for these.
-#[derive(Clone, Debug)]
-#[repr(align(32))]
-struct Link {
-    /// The rate of the flows that it holds; infinite if it may hold none.
-    level: f64,
-    /// What the flows that other links hold leave of the capacity.
-    free: Sum,
-    /// At least the highest rate of those flows.
-    peak: f32,
-    /// Number of flows that it holds.
-    held: u32,
-}
-
-/// What else is known of a link.
-#[derive(Clone, Debug)]
-struct Rest {
-    capacity: f64,
-    /// Repair to which `raises` belongs.
-    repair: u16,
-    /// How often its level rose in this repair.
-    raises: u8,
-    dirty: bool,
 }
 
 /// A flow's path and rate.
@@ -534,83 +510,6 @@ impl Levels {
     }
 }
 
-impl Link {
-    fn new(capacity: f64) -> Self {
-        Self { level: f64::INFINITY, free: Sum::new(capacity), peak: 0.0, held: 0 }
-    }
-
-    /// The rate of a flow that another link holds has changed.
-    fn note(&mut self, change: Change, rate: f64) {
-        self.free.subtract(change);
-        self.raise_peak(rate);
-    }
-
-    fn raise_peak(&mut self, rate: f64) {
-        if rate > f64::from(self.peak) {
-            self.peak = (rate as f32).next_up();
-        }
-    }
-
-    /// Whether its level, if not right, is too low.
-    fn rises(&self, rest: &Rest) -> bool {
-        let free = self.free.value();
-        if self.held > 0 { free > self.level * f64::from(self.held) } else { free >= -ROUNDING * rest.capacity }
-    }
-
-    /// The key under which a link waits for another level: the lower one of its old level and, estimated, the new one; `None` if the level is right.
-    fn wants(&self, tolerance: f64, rest: &Rest) -> Option<f64> {
-        let free = self.free.value();
-        if self.held == 0 {
-            return if free < 0.0 && free < -ROUNDING * rest.capacity {
-                Some((f64::from(self.peak) + free).max(0.0).min(self.level))
-            } else {
-                (self.level < f64::INFINITY).then_some(self.level)
-            };
-        }
-        let held = f64::from(self.held);
-        let used = self.level * held;
-        if free - used > used * tolerance.max(ROUNDING) {
-            Some(self.level)
-        } else if used - free > used * ROUNDING {
-            Some((free / held).max(0.0))
-        } else {
-            None
-        }
-    }
-}
-
-impl Rest {
-    fn new(capacity: f64) -> Self {
-        Self { capacity, repair: 0, raises: 0, dirty: false }
-    }
-}
-
-/// The x at which so many flows without limits, and those with limits, fill what is free; infinity if they cannot.
-fn water_level(limits: &mut Vec<f64>, unlimited: usize, mut free: Sum) -> f64 {
-    loop {
-        let before = limits.len();
-        if before + unlimited == 0 {
-            return f64::INFINITY;
-        }
-        let share = free.value() / (before + unlimited) as f64;
-        limits.retain(|&limit| {
-            let below = limit < share;
-            if below {
-                free.subtract(Change::new(limit, 0.0));
-            }
-            !below
-        });
-        if limits.len() == before {
-            return share.max(0.0);
-        }
-    }
-}
-
-/// Whether a level is the one due but for rounding, or below it by no more than the tolerance.
-fn agree(level: f64, due: f64, tolerance: f64) -> bool {
-    level == due || (level - due).abs() <= ROUNDING * level.min(due) || (level < due && level >= due * (1.0 - tolerance))
-}
-
 #[cfg(test)]
 impl Levels {
     /// Compares what links and flows keep with what the levels say; panics if they differ.
@@ -651,8 +550,6 @@ impl Incidence for Members<'_> {
     }
 }
 
-/// Levels that differ by less, relatively, are the same.
-const ROUNDING: f64 = 1e-13;
 /// A link whose level rose so often in a repair is lifted to its capacity, to come down at its last level.
 const RAISES: u8 = 3;
 /// Repairs of more steps than this for each link start from scratch.

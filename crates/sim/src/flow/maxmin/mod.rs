@@ -5,6 +5,7 @@
 
 mod first;
 mod levels;
+mod link;
 mod queue;
 mod shares;
 pub(crate) mod solver;
