@@ -243,11 +243,7 @@ impl LabSummary {
 
     /// Why it is not trusted, a sentence each; empty if it is.
     pub fn reasons(&self) -> Vec<String> {
-        let reason = |why: &Distrust| match (why, &self.longest_wait) {
-            (Distrust::Wait, Some(wait)) => why.text().replacen("a program waited for a processor", &wait.text(), 1),
-            _ => why.text().to_owned(),
-        };
-        self.distrust.iter().map(reason).collect()
+        self.distrust.iter().map(|why| why.text(self.longest_wait.as_ref())).collect()
     }
 
     /// A mean over seeds is trusted if each of its labs is.

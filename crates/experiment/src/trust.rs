@@ -38,16 +38,16 @@ impl Distrust {
         matches!(self, Self::Cpu | Self::Wait)
     }
 
-    /// What is the matter.
-    pub const fn text(self) -> &'static str {
+    /// What is the matter; `wait` is the longest wait of the lab.
+    pub fn text(self, wait: Option<&LongestWait>) -> String {
         match self {
-            Self::Cpu => "CPU was saturated: these results reflect this machine, not the network; lower world.scale",
-            Self::Wait => {
-                "a program waited for a processor: these results reflect this machine, not the network; end what else runs, or lower world.scale"
-            }
-            Self::Queue => {
-                "full queues last longer than TCP waits, unlike those described; divide world.switch_queue as world.scale divides rates"
-            }
+            Self::Cpu => "CPU was saturated: these results reflect this machine, not the network; lower world.scale".to_owned(),
+            Self::Wait => format!(
+                "{}: these results reflect this machine, not the network; end what else runs, or lower world.scale",
+                wait.map_or_else(|| "a program waited for a processor".to_owned(), LongestWait::text)
+            ),
+            Self::Queue => "full queues last longer than TCP waits, unlike those described; divide world.switch_queue as world.scale divides rates"
+                .to_owned(),
         }
     }
 }

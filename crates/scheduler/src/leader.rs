@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   PREFIX/leader       the leader's name; goes with its lease
-//!   PREFIX/generation   that of the last leader, which the switches know as well: it grows
+//!   PREFIX/generation   that of the last leader, which switches and agents know as well: it grows
 //!
 //!   each quarter of the lease:  keep the lease alive, or get one --> who leads? --nobody--> if nobody still does: it is us
-//!                                                                        '-----> Leadership --> the core
+//!                                                                        '-----> ElectionState
 //! ```
 //! A leader counts from when it *sent* what kept its lease alive, so it steps down before etcd may give the lease to another. What it sends too late
-//! all the same, a switch refuses: the new leader has a higher generation there (OpenFlow 1.3.5, section 6.3.6).
+//! all the same, a switch or an agent refuses: the new leader has a higher generation there (OpenFlow 1.3.5, section 6.3.6).
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

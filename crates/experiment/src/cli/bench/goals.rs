@@ -1,15 +1,15 @@
-//! What the cases of `weft bench flow` and `packet` aim at: docs/performance.md has them with the figures measured.
+//! What the cases of `weft bench flow` and `packet` aim at. docs/performance.md has figures measured.
 
 use serde::Serialize;
 
+use self::Metric::{BareFraction, HopsPerS, RssBytes, WallS};
 use super::Case;
 use crate::cli::table::show;
 
 /// A goal of a case, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// What is measured: a value of the case, or [`BARE`].
-    metric: &'static str,
+    metric: Metric,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub fn of(case: &Case) -> Vec<Goal> {
 }
 
 impl Goal {
-    fn new(metric: &'static str, bound: Bound, measured: f64) -> Self {
+    fn new(metric: Metric, bound: Bound, measured: f64) -> Self {
         let (at_least, at_most, met) = match bound {
             Bound::AtLeast(least) => (Some(least), None, measured >= least),
             Bound::AtMost(most) => (None, Some(most), measured <= most),
@@ -38,22 +38,33 @@ impl Goal {
         let (word, bound) = self.at_most.map_or(("at least", self.at_least), |most| ("at most", Some(most)));
         let bound = bound.unwrap_or_default();
         let aim = match self.metric {
-            BARE => format!("{word} {bound} of the bare loop"),
-            "hops_per_s" => format!("{word} {} M hops/s", bound / 1e6),
-            "rss_bytes" => format!("peak memory {word} {}", show("rss_bytes", bound)),
-            _ => format!("wall {word} {}", show("wall_s", bound)),
+            BareFraction => format!("{word} {bound} of the bare loop"),
+            HopsPerS => format!("{word} {} M hops/s", bound / 1e6),
+            RssBytes => format!("peak memory {word} {}", show("rss_bytes", bound)),
+            WallS => format!("wall {word} {}", show("wall_s", bound)),
         };
         format!("goal: {aim}: {}", if self.met { "met" } else { "missed" })
     }
 }
 
-fn measured(case: &Case, metric: &str) -> Option<f64> {
+fn measured(case: &Case, metric: Metric) -> Option<f64> {
     match metric {
-        BARE => Some(case.hops_per_s? / case.bare_hops_per_s?),
-        "hops_per_s" => case.hops_per_s,
-        "rss_bytes" => Some(case.rss_bytes as f64),
-        _ => Some(case.wall_s),
+        BareFraction => Some(case.hops_per_s? / case.bare_hops_per_s?),
+        HopsPerS => case.hops_per_s,
+        RssBytes => Some(case.rss_bytes as f64),
+        WallS => Some(case.wall_s),
     }
+}
+
+/// What is measured, by its name in `--json`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Metric {
+    WallS,
+    RssBytes,
+    HopsPerS,
+    /// Hops a second relative to those of the bare loop.
+    BareFraction,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,24 +73,21 @@ enum Bound {
     AtMost(f64),
 }
 
-/// Hops a second relative to those of the bare loop.
-const BARE: &str = "bare_fraction";
-
-const GOALS: &[(&str, &str, Bound)] = &[
-    ("flow-8192-8192", "wall_s", Bound::AtMost(0.1)),
-    ("flow-1024-8192", "wall_s", Bound::AtMost(0.15)),
-    ("flow-8192-50000", "wall_s", Bound::AtMost(1.0)),
-    ("flow-27648-250000", "wall_s", Bound::AtMost(60.0)),
-    ("flow-27648-250000-within-1", "wall_s", Bound::AtMost(10.0)),
-    ("packet-128-128", BARE, Bound::AtLeast(0.8)),
-    ("packet-1024-1024", BARE, Bound::AtLeast(0.8)),
-    ("packet-1024-16384", BARE, Bound::AtLeast(0.8)),
-    ("packet-8192-8192", BARE, Bound::AtLeast(0.8)),
-    ("packet-8192-8192", "rss_bytes", Bound::AtMost(300e6)),
-    ("packet-27648-27648", "hops_per_s", Bound::AtLeast(15e6)),
-    ("packet-27648-27648", "rss_bytes", Bound::AtMost(300e6)),
-    ("packet-65536-65536", "hops_per_s", Bound::AtLeast(12e6)),
-    ("packet-65536-65536", "rss_bytes", Bound::AtMost(600e6)),
+const GOALS: &[(&str, Metric, Bound)] = &[
+    ("flow-8192-8192", WallS, Bound::AtMost(0.1)),
+    ("flow-1024-8192", WallS, Bound::AtMost(0.15)),
+    ("flow-8192-50000", WallS, Bound::AtMost(1.0)),
+    ("flow-27648-250000", WallS, Bound::AtMost(60.0)),
+    ("flow-27648-250000-within-1", WallS, Bound::AtMost(10.0)),
+    ("packet-128-128", BareFraction, Bound::AtLeast(0.8)),
+    ("packet-1024-1024", BareFraction, Bound::AtLeast(0.8)),
+    ("packet-1024-16384", BareFraction, Bound::AtLeast(0.8)),
+    ("packet-8192-8192", BareFraction, Bound::AtLeast(0.8)),
+    ("packet-8192-8192", RssBytes, Bound::AtMost(300e6)),
+    ("packet-27648-27648", HopsPerS, Bound::AtLeast(15e6)),
+    ("packet-27648-27648", RssBytes, Bound::AtMost(300e6)),
+    ("packet-65536-65536", HopsPerS, Bound::AtLeast(12e6)),
+    ("packet-65536-65536", RssBytes, Bound::AtMost(600e6)),
 ];
 
 #[cfg(test)]
