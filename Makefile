@@ -121,7 +121,7 @@ test-daemons: ## Of these, those of labs, daemons and commands, with the report 
 	$(NEXTEST) -E 'not ($(COMPUTING))'
 
 .PHONY: test-computing
-test-computing: ## Of these, those that need neither the time of day nor other programs, and the examples of the documentation
+test-computing: ## Of these, those that only compute (some decode packets with tshark), and the examples of the documentation
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
 	scripts/setup-capture.sh

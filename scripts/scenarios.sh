@@ -16,6 +16,7 @@ case ${1:-} in
             1) grep '^scenarios/hedera/' ;;
             2) grep -E '^scenarios/(netlord|subways)/' ;;
             3) grep -vE '^scenarios/(hedera|netlord|subways)/' ;;
+            *) fail "labs have parts 1, 2 and 3" ;;
         esac
         ;;
     *) fail "usage: scenarios.sh simulations|labs [1|2|3]" ;;

@@ -21,7 +21,7 @@ use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::names::{AGENT, DIRECTORY};
 use crate::plan::{LabName, Node, Overlay, Plan, Role};
-use crate::programs::{self, READY_WITHIN, StartedProgram, find, pause, wait_for};
+use crate::programs::{self, Environment, READY_WITHIN, StartedProgram, find, pause, wait_for};
 use crate::{netns, state};
 
 /// How long each part of an overlay took to come up, in seconds, and what it takes.
@@ -157,7 +157,7 @@ pub(crate) fn start_all(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     let (program, files) = (find(AGENT)?, OverlayFiles::of(plan));
     for role in [Role::Switch, Role::Host] {
         let nodes: Vec<&Node> = plan.with_agents().filter(|n| n.role == role).collect();
-        let started = netns::each(&nodes, stop, |node| start(&program, node, &files))?;
+        let started = netns::each(&nodes, stop, |node| start(&[], &program, node, &files))?;
         wait_for(&started, stop)?;
     }
     Ok(())
@@ -168,15 +168,23 @@ pub(crate) fn start_all(plan: &Plan, stop: &AtomicBool) -> Result<()> {
 /// # Errors
 /// [`LabError`] if one does not become ready.
 pub fn restart(plan: &Plan, nodes: &[&Node], stop: &AtomicBool) -> Result<()> {
+    restart_with(&[], plan, nodes, stop)
+}
+
+/// The same, with more variables in their environment.
+///
+/// # Errors
+/// As [`restart`].
+pub fn restart_with(environment: &Environment<'_>, plan: &Plan, nodes: &[&Node], stop: &AtomicBool) -> Result<()> {
     let (program, files) = (find(AGENT)?, OverlayFiles::of(plan));
-    let started = nodes.iter().map(|node| start(&program, node, &files)).collect::<Result<Vec<_>>>()?;
+    let started = nodes.iter().map(|node| start(environment, &program, node, &files)).collect::<Result<Vec<_>>>()?;
     wait_for(&started, stop)
 }
 
-fn start(program: &Path, node: &Node, files: &OverlayFiles) -> Result<StartedProgram> {
+fn start(environment: &Environment<'_>, program: &Path, node: &Node, files: &OverlayFiles) -> Result<StartedProgram> {
     let name = name_of(node);
     let arguments = ["run".to_owned(), "--config".to_owned(), files.text(&format!("{name}.toml"))];
-    programs::start(program, &arguments, &node.namespace, &files.path(&format!("{name}.log")))
+    programs::start_with(environment, program, &arguments, &node.namespace, &files.path(&format!("{name}.log")))
 }
 
 /// Ends the agent of a node at once; its eBPF programs continue. Whether it ran.

@@ -8,7 +8,7 @@ use crate::error::{LabError, Result};
 use crate::plan::{Net, Node};
 use crate::programs::{self, StartedProgram};
 
-/// What a server leases, in the subnet of whose first address it has no part.
+/// A server of DHCP, and what it leases. It need not have an address of the subnet itself.
 pub(crate) struct Server<'a> {
     /// Where it runs; it listens on `eth0`.
     pub node: &'a Node,
@@ -29,13 +29,12 @@ impl Server<'_> {
 
     /// Starts the server. It answers shortly after; clients ask until it does.
     pub(crate) fn start(&self, files: &OverlayFiles) -> Result<StartedProgram> {
-        let mask = u32::MAX << (32 - self.subnet.len);
         let mut arguments: Vec<String> = ["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=eth0"]
             .into_iter()
             .chain(["--bind-interfaces", "--dhcp-authoritative", "--no-ping", "--user=root", "--pid-file", "--log-facility=-"])
             .map(str::to_owned)
             .collect();
-        let (subnet, mask) = (self.subnet.address, Ipv4Addr::from_bits(mask));
+        let (subnet, mask) = (self.subnet.address, self.subnet.mask());
         arguments.push(format!("--dhcp-range={subnet},static,{mask},{LEASE}"));
         arguments.push(format!("--dhcp-leasefile={}", files.text("dhcp.leases")));
         arguments.extend(self.leases.iter().map(|(mac, address)| format!("--dhcp-host={mac},{address}")));
@@ -58,12 +57,13 @@ pub(crate) fn start_client(node: &Node, name: &str, script: &str, files: &Overla
     programs::start(&find(UDHCPC, UDHCPC)?, &arguments, &node.namespace, &log).map(drop)
 }
 
-fn find(program: &str, package: &'static str) -> Result<PathBuf> {
+/// A program, where the system keeps it or where this process looks for programs.
+pub(crate) fn find(program: &str, package: &'static str) -> Result<PathBuf> {
     let missing = || LabError::Missing { program: program.to_owned(), package };
     let usual = Path::new("/usr/sbin").join(program);
     if usual.is_file() { Ok(usual) } else { programs::find(program).map_err(|_| missing()) }
 }
 
-const DNSMASQ: &str = "dnsmasq";
-const UDHCPC: &str = "udhcpc";
+pub(crate) const DNSMASQ: &str = "dnsmasq";
+pub(crate) const UDHCPC: &str = "udhcpc";
 const LEASE: &str = "1h";

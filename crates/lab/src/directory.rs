@@ -14,7 +14,7 @@ use crate::error::{LabError, Result};
 use crate::names::{DIRECTORY, ETCD};
 use crate::plan::directory::PRINCIPAL_ADMIN;
 use crate::plan::{DirectoryServers, Node, Plan, Store};
-use crate::programs::{self, StartedProgram, find, wait_for};
+use crate::programs::{self, Environment, StartedProgram, find, wait_for};
 
 /// The tenants' file of a lab with NetLord.
 pub(crate) const TENANTS: &str = "tenants.toml";
@@ -44,7 +44,15 @@ pub fn kill_server(plan: &Plan, server: usize) -> bool {
 /// # Errors
 /// [`LabError`] if it does not become ready.
 pub fn restart_server(plan: &Plan, server: usize, stop: &AtomicBool) -> Result<()> {
-    Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(server)?], stop))
+    restart_server_with(&[], plan, server, stop)
+}
+
+/// The same, with more variables in its environment.
+///
+/// # Errors
+/// As [`restart_server`].
+pub fn restart_server_with(environment: &Environment<'_>, plan: &Plan, server: usize, stop: &AtomicBool) -> Result<()> {
+    Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(environment, server)?], stop))
 }
 
 /// Kills the store that the directory servers of a lab share. Whether it ran.
@@ -87,7 +95,7 @@ impl Directory<'_> {
         if self.servers.store == Store::Etcd {
             self.start_store()?;
         }
-        let servers = (0..self.servers.hosts.len()).map(|i| self.start_server(i)).collect::<Result<Vec<_>>>()?;
+        let servers = (0..self.servers.hosts.len()).map(|i| self.start_server(&[], i)).collect::<Result<Vec<_>>>()?;
         wait_for(&servers, stop)?;
         self.import("mappings.jsonl")
     }
@@ -111,7 +119,7 @@ impl Directory<'_> {
     }
 
     /// Starts a server, by its number.
-    pub fn start_server(&self, server: usize) -> Result<StartedProgram> {
+    pub fn start_server(&self, environment: &Environment<'_>, server: usize) -> Result<StartedProgram> {
         let (listen, principal) = (self.address(server).to_string(), DirectoryServers::principal(server).to_string());
         let folder = self.folder();
         let mut arguments: Vec<String> =
@@ -125,7 +133,7 @@ impl Directory<'_> {
             arguments.extend(["--peer".to_owned(), self.address(peer).to_string()]);
         }
         let log = self.files.path(&format!("server{server}.log"));
-        programs::start(&find(DIRECTORY)?, &arguments, &self.node(server).namespace, &log)
+        programs::start_with(environment, &find(DIRECTORY)?, &arguments, &self.node(server).namespace, &log)
     }
 
     /// Starts etcd, on the host of the first server. Servers wait for it.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::batch::batch;
 use crate::traffic::mptcp;
-use crate::{ebpf, frr, lab, sysctl};
+use crate::{dhcp, ebpf, frr, lab, sysctl};
 
 /// The result of all checks.
 #[derive(Clone, Debug, Serialize)]
@@ -85,13 +85,12 @@ fn programs() -> Vec<Check> {
     let found = Path::new(switch).is_file().then(|| version(switch, "--version")).flatten();
     let what = "for `--routing openflow`, and `switches.core = \"ovs\"` with NetLord";
     checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
-    let server = "/usr/sbin/dnsmasq";
-    let found = Path::new(server).is_file().then(|| version(server, "--version")).flatten();
+    let found = dhcp::find(dhcp::DNSMASQ, "dnsmasq-base").ok().and_then(|path| version(path.to_str()?, "--version"));
     let what = "for `overlay.provider` with NetLord, and `overlay.addresses = \"dhcp\"` with VL2";
     checks.push(of("dnsmasq", found, State::Optional, what, "apt-get install dnsmasq-base"));
-    let client = ["/usr/sbin/udhcpc", "/sbin/udhcpc", "/usr/bin/udhcpc"].into_iter().find(|path| Path::new(path).is_file());
+    let client = dhcp::find(dhcp::UDHCPC, dhcp::UDHCPC).ok().map(|path| path.display().to_string());
     let what = "for `overlay.addresses = \"dhcp\"` with VL2";
-    checks.push(of("udhcpc", client.map(str::to_owned), State::Optional, what, "apt-get install udhcpc"));
+    checks.push(of("udhcpc", client, State::Optional, what, "apt-get install udhcpc"));
     checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
     checks
 }

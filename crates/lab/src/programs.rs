@@ -84,12 +84,32 @@ pub(crate) fn wait_for(started: &[StartedProgram], stop: &AtomicBool) -> Result<
 
 /// Starts a program in a namespace; it outlives this process, and inherits no files from it.
 pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<StartedProgram> {
+    start_with(&[], program, arguments, namespace, log)
+}
+
+/// Variables of the environment of a program, besides those of this process.
+pub type Environment<'a> = [(&'a str, &'a str)];
+
+/// The same, with more variables in its environment.
+pub(crate) fn start_with(
+    environment: &Environment<'_>,
+    program: &Path,
+    arguments: &[String],
+    namespace: &str,
+    log: &Path,
+) -> Result<StartedProgram> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = File::create(log).map_err(|e| LabError::io("write", log, e))?;
     let errors = output.try_clone().map_err(|e| LabError::io("write", log, e))?;
     let child = netns::within(namespace, || {
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        command
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0);
         without_inherited_files(&mut command).spawn().map_err(|e| LabError::io("run", program, e))
     })?;
     Ok(StartedProgram { program: name, place: namespace.to_owned(), log: log.to_owned(), child: remember(child) })

@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use support::{TestLab, name, programs, serial};
+use support::{TestLab, name, programs, serial, settings};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
@@ -18,7 +18,7 @@ use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
 use weft_lab::events::{Change, Event, Program};
 use weft_lab::openflow::SchedulerStatus;
 use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
@@ -32,15 +32,7 @@ fn fabric(shape: Shape) -> Fabric {
 }
 
 fn plan(fabric: &Fabric, letter: char, kind: SchedulerKind) -> Plan {
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Openflow,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(50_000),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = Settings { switch_queue: Bytes(50_000), ..settings(name(letter), Routing::Openflow, 1.0) };
     let scheduler = SchedulerSpec { kind, period_ns: 500_000_000, ..SchedulerSpec::default() };
     Plan::new(fabric, &settings).expect("a plan").with_scheduler(scheduler)
 }

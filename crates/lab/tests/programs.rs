@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use support::{name, programs, serial};
+use support::{name, programs, serial, settings};
 use weft_fabric::record::{FaultRecord, Outcome};
 use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::shapes::{Cabling, Shape};
@@ -17,7 +17,7 @@ use weft_lab::events::{self, Change, EventError, EventSpec, Program, Verb};
 use weft_lab::names;
 use weft_lab::plan::Store;
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
-use weft_lab::plan::{LabName, Plan, Routing, Settings, Timers};
+use weft_lab::plan::{LabName, Plan, Routing};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
 
@@ -31,16 +31,7 @@ fn fabric() -> Fabric {
 }
 
 fn bare(fabric: &Fabric, name: LabName, routing: Routing) -> Plan {
-    let settings = Settings {
-        name,
-        routing,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
-    Plan::new(fabric, &settings).expect("a plan")
+    Plan::new(fabric, &settings(name, routing, 1.0)).expect("a plan")
 }
 
 fn laid(fabric: &Fabric, name: LabName, services: Vec<ServiceSpec>) -> Plan {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use support::{name, possible, serial};
+use support::{name, possible, serial, settings};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
@@ -17,7 +17,7 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, LinkId};
 use weft_lab::events::{Change, Event};
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::plan::{Plan, Routing};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
 use weft_lab::{LabError, names};
@@ -31,15 +31,7 @@ fn fabric(shape: Shape) -> Fabric {
 }
 
 fn job(fabric: &Fabric, letter: char, flows: Vec<FlowSpec>) -> Job {
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Static,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = settings(name(letter), Routing::Static, 1.0);
     Job {
         plan: Plan::new(fabric, &settings).expect("a plan"),
         scenario: "test.toml".into(),

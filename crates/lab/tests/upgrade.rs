@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use support::TestLab;
-use support::overlay::{GO, ask, counter, host, overlay, plan_of, stand};
+use support::overlay::{GO, ask, counter, host, overlay, plan_of, stand, version};
 use support::streams::{outage, wait_until};
 use support::tenants;
 use weft_fabric::BitsPerSec;
@@ -23,17 +23,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Restarts everything, servers first, as programs of the present or the next version.
 fn restart_all(lab: &TestLab, next: bool) {
-    // SAFETY: the threads that a stream has do not read the environment.
-    unsafe {
-        match next {
-            true => std::env::set_var("WEFT_PROTOCOL", "next"),
-            false => std::env::remove_var("WEFT_PROTOCOL"),
-        }
-    }
     let plan = lab.plan();
     for server in 0..overlay(lab).directory.hosts.len() {
         assert!(directory::kill_server(plan, server));
-        directory::restart_server(plan, server, &GO).expect("it starts again");
+        directory::restart_server_with(version(next), plan, server, &GO).expect("it starts again");
     }
     let of_role = |role| plan.nodes.iter().filter(move |node| node.role == role);
     let switches: Vec<&Node> = of_role(Role::Switch).collect();
@@ -44,7 +37,7 @@ fn restart_all(lab: &TestLab, next: bool) {
             }
             assert!(agents::kill(node));
         }
-        agents::restart(plan, &group, &GO).expect("they start again");
+        agents::restart_with(version(next), plan, &group, &GO).expect("they start again");
     }
 }
 

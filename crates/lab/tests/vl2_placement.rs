@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use support::overlay::{GO, ask, counter};
-use support::{TestLab, name, programs, serial};
+use support::{TestLab, name, programs, serial, settings};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
@@ -20,7 +20,7 @@ use weft_lab::events::{Change, Event, Program};
 use weft_lab::openflow::SchedulerStatus;
 use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
 use weft_lab::plan::vl2::{LocatorKind, Vl2Spec};
-use weft_lab::plan::{Plan, Routing, Settings, Store, Timers};
+use weft_lab::plan::{Plan, Routing, Settings, Store};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
 use weft_lab::{Lab, agents, openflow};
@@ -38,15 +38,7 @@ fn plan(fabric: &Fabric, letter: char) -> Plan {
 }
 
 fn plan_with(fabric: &Fabric, letter: char, servers: u16, store: Store) -> Plan {
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Frr,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(50_000),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = Settings { switch_queue: Bytes(50_000), ..settings(name(letter), Routing::Frr, 1.0) };
     let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 2, services: Vec::new(), external: Vec::new() };
     let scheduler = SchedulerSpec { kind: SchedulerKind::FirstFit, period_ns: 300_000_000, ..SchedulerSpec::default() };
     let plan = Plan::new(fabric, &settings).and_then(|plan| plan.with_vl2(fabric, &overlay));

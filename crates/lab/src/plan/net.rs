@@ -25,6 +25,11 @@ impl Net {
     /// All addresses.
     pub const DEFAULT: Self = Self { address: Ipv4Addr::UNSPECIFIED, len: 0 };
 
+    /// Its mask.
+    pub fn mask(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0))
+    }
+
     /// Whether an address is one of the network.
     pub fn contains(self, address: Ipv4Addr) -> bool {
         let differing = u64::from(u32::from(self.address) ^ u32::from(address));

@@ -132,11 +132,15 @@ enum Target {
     Drop,
 }
 
+/// The node and the port at the other end of a port's cable.
+fn peer_name(plan: &Plan, port: &crate::plan::Port) -> String {
+    format!("{} {}", plan.nodes[port.peer.node].name, plan.port(port.peer).name)
+}
+
 impl<'a> Switch<'a> {
     fn new(plan: &Plan, vl2: &Vl2, at: usize, node: &'a Node) -> Self {
-        let to = |port: &crate::plan::Port| format!("{} {}", plan.nodes[port.peer.node].name, plan.port(port.peer).name);
         let is_fabric = |port: &crate::plan::Port| plan.nodes[port.peer.node].role == Role::Switch;
-        let port = |port| SwitchPort { to: to(port), address: port.address, is_fabric: is_fabric(port) };
+        let port = |port| SwitchPort { to: peer_name(plan, port), address: port.address, is_fabric: is_fabric(port) };
         let ports = node.ports.iter().map(port).collect();
         let rack = node.prefix.map(|prefix| {
             let address = if prefix.contains(node.locator) { node.locator } else { prefix.address };

@@ -17,6 +17,7 @@ use weft_control::netlord::spain::SpainTables;
 use weft_control::netlord::vlans::Vlans;
 use weft_fabric::MacAddr;
 
+use super::peer_name;
 use super::sonic::name;
 use super::{Export, ExportError, Format};
 use crate::plan::netlord::{Bridge, BridgePort, Netlord};
@@ -186,10 +187,7 @@ impl Switch<'_> {
     /// Index, VLANs, and the node and port at the other end.
     fn ports(&self) -> impl Iterator<Item = (usize, &BridgePort, String)> {
         let ports = self.bridge.ports.iter().zip(&self.node.ports).enumerate();
-        ports.map(|(at, (bridge, port))| {
-            let peer = format!("{} {}", self.plan.nodes[port.peer.node].name, self.plan.port(port.peer).name);
-            (at, bridge, peer)
-        })
+        ports.map(|(at, (bridge, port))| (at, bridge, peer_name(self.plan, port)))
     }
 
     /// The VLAN of untagged frames of a port.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,11 +10,12 @@ use weft_fabric::{Fabric, NodeId, rng};
 use weft_lab::Stopwatch;
 use weft_lab::events::{Change, Injector};
 use weft_lab::plan::vl2::Vl2Host;
-use weft_lab::plan::{Node, Plan, Role};
-use weft_lab::{agents, directory, programs};
+use weft_lab::plan::{Node, Role};
+use weft_lab::{agents, directory};
 
+use crate::HOSTS_PER_TOR;
 use crate::support::TestLab;
-use crate::support::overlay::{GO, agent, ask, host, overlay};
+use crate::support::overlay::{GO, agent, ask, host, overlay, provision, version};
 use crate::support::streams::wait_until;
 use crate::traffic::{MOVING, Traffic};
 
@@ -95,7 +95,8 @@ impl fmt::Display for Faults<'_> {
 impl<'a> Faults<'a> {
     /// For a lab of this fabric.
     pub fn new(lab: &'a TestLab, fabric: &'a Fabric, traffic: &'a Traffic, seed: u64) -> Self {
-        let homes = vec![2, 10, 18, 26, 34];
+        // The third of each rack.
+        let homes: Vec<usize> = (2..overlay(lab).hosts.len()).step_by(HOSTS_PER_TOR).collect();
         let faults = Self {
             lab,
             fabric,
@@ -109,7 +110,7 @@ impl<'a> Faults<'a> {
             homes,
             replaced: Vec::new(),
         };
-        faults.attach(host(lab, faults.home));
+        faults.attach(host(lab, faults.home), host(lab, faults.home));
         traffic.request(lab, 0, &faults.homes);
         faults
     }
@@ -135,7 +136,7 @@ impl<'a> Faults<'a> {
             self.end(fault);
         }
         // A host that was not alive is again; that TCP tries again may take as long as it was away.
-        wait_until("hosts that are plugged in again are reached", || self.traffic.none_excused());
+        wait_until("hosts that are plugged in again are reached", || self.traffic.all_flow());
         self.sleep(2000);
     }
 
@@ -227,16 +228,8 @@ impl<'a> Faults<'a> {
 
     /// Starts the agent of a node again, of the version that it had.
     fn start(&self, node: usize) {
-        // SAFETY: no other thread of this test reads or sets the environment.
-        unsafe {
-            match self.replaced.contains(&node) {
-                true => std::env::set_var("WEFT_PROTOCOL", "next"),
-                false => std::env::remove_var("WEFT_PROTOCOL"),
-            }
-        }
-        agents::restart(self.lab.plan(), &[&self.lab.plan().nodes[node]], &GO).expect("it starts again");
-        // SAFETY: as above.
-        unsafe { std::env::remove_var("WEFT_PROTOCOL") };
+        let (plan, is_next) = (self.lab.plan(), self.replaced.contains(&node));
+        agents::restart_with(version(is_next), plan, &[&plan.nodes[node]], &GO).expect("it starts again");
     }
 
     fn replace(&mut self, node: usize) {
@@ -277,8 +270,7 @@ impl<'a> Faults<'a> {
     fn restore(&mut self, fault: Fault) {
         if let Fault::HostUnplugged { host: at } = fault {
             self.set_port(host(self.lab, at), "up");
-            // The address may have moved since.
-            self.traffic.cut(at, true, false);
+            self.traffic.cut(at, at == self.home, false);
         }
         // And the routes by these ports.
         self.injector.apply(Change::Restore(self.part(fault)), &GO).expect("it works again");
@@ -291,11 +283,11 @@ impl<'a> Faults<'a> {
         let (node, socket) = (&self.lab.plan().nodes[old.node], self.socket(old));
         agent(&["detach", &MOVING.to_string(), "--socket", &socket, "--json"]);
         self.lab.shell(&node.name, &format!("ip addr del {MOVING}/8 dev eth0"));
-        self.attach(host(self.lab, self.home));
+        self.attach(old, host(self.lab, self.home));
     }
 
-    fn attach(&self, to: &Vl2Host) {
-        self.provision(to);
+    fn attach(&self, from: &Vl2Host, to: &Vl2Host) {
+        provision(self.lab, MOVING, self.lab.plan().nodes[from.tor].locator, to);
         let node = &self.lab.plan().nodes[to.node];
         self.lab.shell(&node.name, &format!("ip addr add {MOVING}/8 dev eth0 noprefixroute"));
         let answer = agent(&["attach", &MOVING.to_string(), "--socket", &self.socket(to), "--json"]);
@@ -320,19 +312,5 @@ impl<'a> Faults<'a> {
 
     fn socket(&self, of: &Vl2Host) -> String {
         agents::socket(self.lab.plan(), &self.lab.plan().nodes[of.node]).display().to_string()
-    }
-
-    /// What the provisioning system does: the address has another owner.
-    fn provision(&self, owner: &Vl2Host) {
-        let plan = self.lab.plan();
-        let at = &plan.nodes[overlay(self.lab).directory.hosts[0]];
-        let (locator, group) = (plan.nodes[owner.tor].locator.to_string(), owner.group.to_string());
-        let (principal, service) = (Plan::principal(owner.node).to_string(), owner.service.to_string());
-        let (folder, server) = (agents::folder(plan).display().to_string(), format!("{}:5303", at.locator));
-        let (address, mut command) = (MOVING.to_string(), Command::new(programs::find("weft-directory").expect("it is built")));
-        command.args(["put", &address, &locator, "--owner", &principal, "--service", &service, "--group", &group]);
-        command.args(["--dir", &folder, "--servers", &server, "--principal", "2", "--auth", "mac"]);
-        let output = self.lab.at(&at.name, || command.output().expect("it runs"));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -34,14 +34,21 @@ const MOVE: Duration = Duration::from_secs(10);
 /// All attacks of an adversary are made so often, between faults.
 const ATTACKS_EVERY: Duration = Duration::from_secs(300);
 
-/// 5 ToRs of 8 hosts.
-const SHAPE: Shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 5, uplinks_per_tor: 2, hosts_per_tor: 8 };
+const HOSTS_PER_TOR: usize = 8;
+const TORS: u32 = 5;
+const SHAPE: Shape = Shape::ClosExplicit {
+    intermediates: 3,
+    aggregations: 3,
+    tors: TORS,
+    uplinks_per_tor: 2,
+    hosts_per_tor: HOSTS_PER_TOR as u32,
+};
 
 /// Every second host is of the one service, the others of the other, which may not talk.
 fn stand() -> Option<TestLab> {
     let service = |name: &str, first: u32| ServiceSpec {
         name: name.to_owned(),
-        hosts: (first..40).step_by(2).collect(),
+        hosts: (first..TORS * HOSTS_PER_TOR as u32).step_by(2).collect(),
         allow: Vec::new(),
     };
     let services = vec![service("web", 0), service("batch", 1)];
@@ -70,7 +77,7 @@ fn faults_of_forty_hosts_stop_no_stream() {
         scope.spawn(|| traffic.run(&done));
         wait_until("all streams flow", || traffic.all_flow());
         let (watch, mut attacks, mut rounds) = (Stopwatch::new(), ATTACKS_EVERY, 0);
-        while watch.elapsed() < Duration::from_secs(seconds) {
+        while watch.elapsed() < Duration::from_secs(seconds) && !traffic.has_failed() {
             faults.step();
             memory.look(&lab, watch.elapsed());
             if watch.elapsed() >= attacks {

@@ -28,12 +28,12 @@ struct Stream {
     kind: Kind,
     /// When it last made progress, by the clock of the turns.
     last: Duration,
-    /// A host at its end is not alive,
+    /// A host at its end is not alive.
     is_cut: bool,
-    /// or was not: until it makes progress again, no pause counts.
+    /// One was not, and the stream has not made progress since: this pause does not count.
     excused: bool,
     moved_once: bool,
-    failure: Option<String>,
+    has_ended: bool,
 }
 
 enum Kind {
@@ -57,13 +57,16 @@ impl fmt::Display for Pauses {
 }
 
 pub struct Traffic {
-    streams: Mutex<Vec<Stream>>,
-    /// Of streams, and of requests to the address that moves.
-    pauses: [Mutex<Pauses>; 2],
-    /// What is faulty now.
-    faulty: Mutex<String>,
+    state: Mutex<State>,
     datagrams: Vec<Datagrams>,
-    counts: Mutex<[u64; 3]>,
+}
+
+#[derive(Default)]
+struct State {
+    streams: Vec<Stream>,
+    /// What is faulty now.
+    faulty: String,
+    outcome: Outcome,
 }
 
 /// A host's socket, the number of its service, and whom it sends to: a host of its own service and one of the other.
@@ -74,8 +77,9 @@ struct Datagrams {
 }
 
 /// What was seen.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// Streams that ended.
     pub failed: Vec<String>,
     /// The longest pause of a stream.
     pub longest: Pauses,
@@ -100,10 +104,6 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Stream {
     fn tcp(lab: &TestLab, from: usize, to: usize) -> Self {
         let name = |at: usize| lab.plan().nodes[host(lab, at).node].name.clone();
@@ -118,7 +118,7 @@ impl Stream {
         Self::new(vec![from, to], Kind::Tcp { writer, reader })
     }
 
-    fn requests(lab: &TestLab, client: usize, servers: &[usize]) -> Self {
+    fn requests(lab: &TestLab, at: usize, servers: &[usize]) -> Self {
         let bind = |at: usize, address: Ipv4Addr, port: u16| {
             let socket = lab.at(&lab.plan().nodes[host(lab, at).node].name, || UdpSocket::bind((address, port)).expect("a port"));
             socket.set_nonblocking(true).expect("a setting");
@@ -127,13 +127,23 @@ impl Stream {
         for &at in servers {
             lab.shell(&lab.plan().nodes[host(lab, at).node].name, "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind");
         }
-        let client = bind(client, host(lab, client).aa4, 0);
+        let socket = bind(at, host(lab, at).aa4, 0);
         let servers_at = servers.iter().map(|&at| bind(at, MOVING, PORT + 1)).collect();
-        Self::new(Vec::new(), Kind::Requests { client, servers: servers_at })
+        Self::new(vec![at], Kind::Requests { client: socket, servers: servers_at })
     }
 
     fn new(ends: Vec<usize>, kind: Kind) -> Self {
-        Self { ends, kind, last: Duration::ZERO, is_cut: false, excused: false, moved_once: false, failure: None }
+        Self { ends, kind, last: Duration::ZERO, is_cut: false, excused: false, moved_once: false, has_ended: false }
+    }
+
+    /// It has made progress: was that its longest pause?
+    fn progress(&mut self, clock: Duration, faulty: &str, outcome: &mut Outcome) {
+        let pause = clock - self.last;
+        let longest = if matches!(self.kind, Kind::Tcp { .. }) { &mut outcome.longest } else { &mut outcome.unanswered };
+        if self.moved_once && !self.excused && pause > longest.length {
+            *longest = Pauses { length: pause, during: format!("{faulty} ({:?})", self.ends) };
+        }
+        (self.last, self.excused, self.moved_once) = (clock, self.is_cut, true);
     }
 
     /// Sends, and takes what has come; whether there was anything.
@@ -187,42 +197,40 @@ impl Traffic {
             let to = [2, 1].map(|further| host(lab, (at + half + further) % hosts).aa4);
             Datagrams { socket, service: own.service as u8, to }
         });
-        Self {
-            streams: Mutex::new(streams),
-            datagrams: datagrams.collect(),
-            pauses: Default::default(),
-            faulty: Mutex::default(),
-            counts: Mutex::default(),
-        }
+        Self { state: Mutex::new(State { streams, ..State::default() }), datagrams: datagrams.collect() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds the requests to the address that moves.
     pub fn request(&self, lab: &TestLab, client: usize, servers: &[usize]) {
-        lock(&self.streams).push(Stream::requests(lab, client, servers));
+        self.state().streams.push(Stream::requests(lab, client, servers));
     }
 
     /// Says what is faulty from now on.
     pub fn set_faulty(&self, what: &str) {
-        what.clone_into(&mut lock(&self.faulty));
+        what.clone_into(&mut self.state().faulty);
     }
 
     /// A host, which may have the address that moves, is not alive, or is again: the pauses of its streams do not count until they go on after that.
     pub fn cut(&self, host: usize, has_moving: bool, is_cut: bool) {
         let concerned = |it: &&mut Stream| it.ends.contains(&host) || has_moving && matches!(it.kind, Kind::Requests { .. });
-        for stream in lock(&self.streams).iter_mut().filter(concerned) {
+        for stream in self.state().streams.iter_mut().filter(concerned) {
             stream.is_cut = is_cut;
             stream.excused = true;
         }
     }
 
-    /// Whether all streams go on, as far as is known.
-    pub fn all_flow(&self) -> bool {
-        lock(&self.streams).iter().all(|stream| stream.moved_once && !stream.excused && stream.failure.is_none())
+    /// Whether a stream has ended.
+    pub fn has_failed(&self) -> bool {
+        !self.state().outcome.failed.is_empty()
     }
 
-    /// Whether no stream is excused.
-    pub fn none_excused(&self) -> bool {
-        lock(&self.streams).iter().all(|stream| !stream.excused)
+    /// Whether all streams that have not ended have begun, and none is excused.
+    pub fn all_flow(&self) -> bool {
+        self.state().streams.iter().filter(|it| !it.has_ended).all(|it| it.moved_once && !it.excused)
     }
 
     /// Exchanges records until it is done. The clock of pauses stands still while this thread has no processor.
@@ -232,51 +240,45 @@ impl Traffic {
             let now = watch.elapsed();
             clock += (now - before).min(10 * TURN);
             before = now;
-            for stream in lock(&self.streams).iter_mut().filter(|stream| stream.failure.is_none()) {
+            let mut state = self.state();
+            let State { streams, faulty, outcome } = &mut *state;
+            for stream in streams.iter_mut().filter(|stream| !stream.has_ended) {
                 match stream.turn() {
-                    Ok(true) => self.progress(stream, clock),
+                    Ok(true) => stream.progress(clock, faulty, outcome),
                     Ok(false) => {}
-                    Err(cause) => stream.failure = Some(format!("{:?} during {}: {cause}", stream.ends, lock(&self.faulty))),
+                    Err(cause) => {
+                        stream.has_ended = true;
+                        outcome.failed.push(format!("{:?} during {faulty}: {cause}", stream.ends));
+                    }
                 }
             }
-            self.exchange_datagrams(turns);
+            self.exchange_datagrams(turns, outcome);
+            drop(state);
             turns += 1;
             std::thread::sleep(TURN);
         }
-        for stream in lock(&self.streams).iter_mut() {
-            self.progress(stream, clock);
-        }
-    }
-
-    fn progress(&self, stream: &mut Stream, clock: Duration) {
-        let pause = clock - stream.last;
-        let mut longest = lock(&self.pauses[usize::from(matches!(stream.kind, Kind::Requests { .. }))]);
-        if stream.moved_once && !stream.excused && pause > longest.length {
-            *longest = Pauses { length: pause, during: format!("{} ({:?})", lock(&self.faulty), stream.ends) };
-        }
-        (stream.last, stream.excused, stream.moved_once) = (clock, stream.is_cut, true);
+        let mut state = self.state();
+        let State { streams, faulty, outcome } = &mut *state;
+        streams.iter_mut().filter(|it| !it.has_ended).for_each(|stream| stream.progress(clock, faulty, outcome));
     }
 
     /// One host after another sends to both services.
-    fn exchange_datagrams(&self, turn: usize) {
-        let mut counts = lock(&self.counts);
+    fn exchange_datagrams(&self, turn: usize, outcome: &mut Outcome) {
         let sender = &self.datagrams[turn % self.datagrams.len()];
         for to in sender.to {
             let _ = sender.socket.send_to(&[sender.service; 16], SocketAddr::from((to, PORT)));
         }
-        counts[0] += 1;
+        outcome.sent_across += 1;
         let mut buffer = [0; 64];
         for receiver in &self.datagrams {
             while let Ok(length) = receiver.socket.recv(&mut buffer) {
-                counts[if buffer[..length] == [receiver.service; 16] { 1 } else { 2 }] += 1;
+                let count = if buffer[..length] == [receiver.service; 16] { &mut outcome.within } else { &mut outcome.crossed };
+                *count += 1;
             }
         }
     }
 
     pub fn outcome(&self) -> Outcome {
-        let [longest, unanswered] = [0, 1].map(|which: usize| lock(&self.pauses[which]).clone());
-        let [sent_across, within, crossed] = *lock(&self.counts);
-        let failed = lock(&self.streams).iter().filter_map(|stream| stream.failure.clone()).collect();
-        Outcome { failed, longest, unanswered, sent_across, crossed, within }
+        self.state().outcome.clone()
     }
 }

@@ -1,17 +1,19 @@
 //! Labs with VL2, and the status of their agents.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes, Fabric};
+use weft_fabric::{BitsPerSec, Fabric};
 use weft_lab::plan::vl2::{Vl2, Vl2Host, Vl2Spec};
-use weft_lab::plan::{Plan, Routing, Settings};
+use weft_lab::plan::{Plan, Routing};
+use weft_lab::programs::Environment;
 use weft_lab::{Lab, agents};
 
-use super::{TestLab, name, possible, serial};
+use super::{TestLab, name, possible, serial, settings};
 
 pub static GO: AtomicBool = AtomicBool::new(false);
 
@@ -22,15 +24,7 @@ pub fn fabric_of(shape: Shape) -> Fabric {
 
 pub fn plan_of(shape: Shape, letter: char, overlay: Vl2Spec) -> Plan {
     let fabric = fabric_of(shape);
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Frr,
-        timers: weft_lab::plan::Timers::FAST,
-        scale: 0.01,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = settings(name(letter), Routing::Frr, 0.01);
     Plan::new(&fabric, &settings).and_then(|plan| plan.with_vl2(&fabric, &overlay)).expect("a plan")
 }
 
@@ -75,6 +69,26 @@ pub fn agent(arguments: &[&str]) -> String {
 
 pub fn counter(status: &Value, name: &str) -> u64 {
     ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
+}
+
+/// The environment of programs of the present or the next version of the protocols.
+pub fn version(next: bool) -> &'static Environment<'static> {
+    if next { &[("WEFT_PROTOCOL", "next")] } else { &[] }
+}
+
+/// What the provisioning system does when an address moves: it has another owner, of the same service, and is still where it was.
+pub fn provision(lab: &TestLab, address: Ipv4Addr, locator: Ipv4Addr, owner: &Vl2Host) {
+    let plan = lab.plan();
+    let at = &plan.nodes[overlay(lab).directory.hosts[0]];
+    let (principal, service, group) =
+        (Plan::principal(owner.node).to_string(), owner.service.to_string(), owner.group.to_string());
+    let (folder, server) = (agents::folder(plan).display().to_string(), format!("{}:5303", at.locator));
+    let mut command = Command::new(weft_lab::programs::find("weft-directory").expect("it is built"));
+    command.args(["put", &address.to_string(), &locator.to_string()]);
+    command.args(["--owner", &principal, "--service", &service, "--group", &group]);
+    command.args(["--dir", &folder, "--servers", &server, "--principal", "2", "--auth", "mac"]);
+    let output = lab.at(&at.name, || command.output().expect("it runs"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The groups that have a member among switches that are up, by the status of their agents.

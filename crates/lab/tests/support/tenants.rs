@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicBool;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use weft_fabric::Bytes;
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::{Lab, agents, netns};
 
 use super::streams::wait_until;
@@ -15,15 +14,7 @@ use super::{TestLab, name, programs, serial};
 pub static GO: AtomicBool = AtomicBool::new(false);
 
 pub fn settings(letter: char) -> Settings {
-    Settings {
-        name: name(letter),
-        routing: Routing::Static,
-        timers: Timers::FAST,
-        scale: 0.1,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    }
+    super::settings(name(letter), Routing::Static, 0.1)
 }
 
 /// The lab, if labs are possible here.

@@ -87,7 +87,7 @@ impl Plan {
         let subnet = spec.subnet;
         let hosts: Vec<usize> = (0..self.nodes.len()).filter(|&i| self.nodes[i].role == Role::Host).collect();
         spec.check(hosts.len())?;
-        let first = subnet.address.to_bits() & (u32::MAX << (32 - subnet.len));
+        let first = subnet.address.to_bits() & subnet.mask().to_bits();
         let numbered = |i: u32| Ipv4Addr::from_bits(first + i);
         let leases: Vec<Lease> =
             (2u32..).zip(&hosts).map(|(i, &node)| Lease { node, mac: mac(i - 1), address: numbered(i) }).collect();
