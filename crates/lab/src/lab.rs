@@ -288,8 +288,7 @@ fn configure_devices(plan: &Plan, node: &Node) -> Result<()> {
     match plan.routing {
         Routing::Openflow => openflow::configure_devices(node),
         Routing::Static | Routing::Frr => {
-            let is_point = plan.rendezvous_points().iter().any(|point| std::ptr::eq(*point, node));
-            let point = if is_point { commands::vl2::rendezvous() } else { String::new() };
+            let point = plan.as_rendezvous_point(node).map(|_| commands::vl2::rendezvous()).unwrap_or_default();
             batch("ip", &(commands::devices(node, plan.has_multicast()) + &point), &node.namespace)
         }
     }

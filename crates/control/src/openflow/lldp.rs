@@ -12,7 +12,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use super::network::SWITCHES_MAC;
+use super::SWITCHES_MAC;
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{EtherType, Ethernet};
 use crate::wire::packet::lldp::{CHASSIS, END, NEAREST_BRIDGE, ORGANIZATION, PORT, TTL, put, take};

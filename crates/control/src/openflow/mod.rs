@@ -53,6 +53,10 @@ pub use port::{Port, PortStats, PortStatus};
 pub use session::Session;
 pub use statistics::Statistics;
 pub use switch::{ControllerRole, ErrorMessage, Features, Hello, PacketIn, PacketOut, Role};
+use weft_fabric::MacAddr;
+
+/// The MAC address that switches have for hosts: every address is behind it.
+pub const SWITCHES_MAC: MacAddr = MacAddr([0x02, 0x57, 0x45, 0x46, 0x54, 0x00]);
 
 /// A version of the protocol that Weft speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,23 +21,24 @@ pub fn keep_direct(lanes: &[Lane], kept: f64, returning: f64, parts: &mut [f64])
     if connections == 0.0 {
         return;
     }
-    let nics = |of: &dyn Fn(&Lane, f64) -> f64, parts: &[f64]| -> Vec<f64> {
-        lanes.iter().zip(parts).map(|(l, &p)| if l.is_detour { 0.0 } else { of(l, p) }).collect()
+    // By lane; nothing for detours.
+    let nics = |of: &dyn Fn(usize, &Lane) -> f64| -> Vec<f64> {
+        lanes.iter().enumerate().map(|(at, lane)| if lane.is_detour { 0.0 } else { of(at, lane) }).collect()
     };
-    let sum = |of: &[f64]| of.iter().sum::<f64>();
-    let present = |l: &Lane| f64::from(l.connections) / connections;
-    let [direct, there] = [sum(&nics(&|_, p| p, parts)), sum(&nics(&|l, _| present(l), parts))];
+    let present = nics(&|_, lane| f64::from(lane.connections) / connections);
+    let planned = nics(&|at, _| parts[at]);
+    let (there, direct): (f64, f64) = (present.iter().sum(), planned.iter().sum());
     let back = (1.0 - there) * returning;
     let missing = there * kept + back - direct;
     if missing <= 0.0 {
         return;
     }
     let back = back.min(missing);
-    let held = nics(&|l, p| (present(l) - p).max(0.0), parts);
-    let room = nics(&|l, _| (l.limit - l.rate).max(0.0).min(remaining(l.capacity, l.utilisation)), parts);
+    let held = nics(&|at, _| (present[at] - planned[at]).max(0.0));
+    let room = nics(&|_, lane| (lane.limit - lane.rate).max(0.0).min(remaining(lane.capacity, lane.utilisation)));
     let mut given = 0.0;
     for (amount, weights) in [(missing - back, held), (back, room)] {
-        let all = sum(&weights);
+        let all: f64 = weights.iter().sum();
         if all > 0.0 {
             parts.iter_mut().zip(weights).for_each(|(part, weight)| *part += amount * weight / all);
             given += amount;
@@ -63,7 +64,7 @@ pub struct Demand {
 impl Demand {
     /// The fraction of those on detours for which there is room, where the others have `rate` together; both in bits per second. A connection
     /// that comes is expected to take as much as those that are there, and no less than on its detour; where none is, all that a NIC can.
-    pub fn fitting(&self, room: f64, rate: f64) -> f64 {
+    pub fn returning(&self, room: f64, rate: f64) -> f64 {
         if self.away <= 0.0 || room <= 0.0 {
             return 0.0;
         }
@@ -110,12 +111,12 @@ mod tests {
     fn as_many_return_as_fit() {
         let demand = Demand { direct: 4.0, away: 10.0, away_rate: 5e9, nic: 10e9 };
         // Those that are there have 1 Gbps each.
-        close(&[demand.fitting(4e9, 4e9), demand.fitting(40e9, 4e9), demand.fitting(0.0, 4e9)], &[0.4, 1.0, 0.0]);
+        close(&[demand.returning(4e9, 4e9), demand.returning(40e9, 4e9), demand.returning(0.0, 4e9)], &[0.4, 1.0, 0.0]);
         // On detours they have 0.5 Gbps each, and want no less.
-        close(&[demand.fitting(4e9, 0.0)], &[0.8]);
+        close(&[demand.returning(4e9, 0.0)], &[0.8]);
         // One NIC's rate for each where there are none; nobody to return.
         close(
-            &[Demand { direct: 0.0, ..demand }.fitting(20e9, 0.0), Demand { away: 0.0, ..demand }.fitting(20e9, 1e9)],
+            &[Demand { direct: 0.0, ..demand }.returning(20e9, 0.0), Demand { away: 0.0, ..demand }.returning(20e9, 1e9)],
             &[0.2, 0.0],
         );
     }

@@ -300,7 +300,7 @@ impl Subways {
         }
         let fraction = |(port, demand): (&Port, &Demand)| {
             let d = direction as usize;
-            demand.fitting(port.room(d, config.hot_threshold), port.rate[d])
+            demand.returning(port.room(d, config.hot_threshold), port.rate[d])
         };
         self.loads.iter().zip(&demands).map(|(load, of)| load.ports.iter().zip(of).map(fraction).collect()).collect()
     }

@@ -21,13 +21,12 @@ use crate::plan::{Node, Plan, Role};
 pub(super) fn pim(plan: &Plan, switch: &Node, interfaces: &Interfaces<'_>) -> String {
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
-    let points = plan.rendezvous_points();
-    if !points.is_empty() {
+    if plan.has_multicast() {
         line(format_args!("ip pim rp {RENDEZVOUS} {MULTICAST}"));
     }
-    if let Some(at) = points.iter().position(|point| std::ptr::eq(*point, switch)) {
+    if let Some((_, others)) = plan.as_rendezvous_point(switch) {
         line(format_args!("interface {}\n ip pim passive\nexit", interfaces.point));
-        for other in points.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other) {
+        for other in others {
             line(format_args!("ip msdp mesh-group {MESH} source {}", switch.locator));
             line(format_args!("ip msdp mesh-group {MESH} member {}", other.locator));
         }
@@ -57,9 +56,8 @@ pub(super) fn pim(plan: &Plan, switch: &Node, interfaces: &Interfaces<'_>) -> St
 
 /// What OSPF announces of the rendezvous point at a switch that is it: the second one's route is used while there is no other.
 pub(super) fn ospf(plan: &Plan, switch: &Node) -> String {
-    let points = plan.rendezvous_points();
-    let Some(at) = points.iter().position(|point| std::ptr::eq(*point, switch)) else { return String::new() };
-    let metric = METRICS[at];
+    let Some((number, _)) = plan.as_rendezvous_point(switch) else { return String::new() };
+    let metric = METRICS[number];
     format!(
         "ip prefix-list rendezvous seq 5 permit {RENDEZVOUS}/32\n\
          route-map rendezvous permit 10\n match ip address prefix-list rendezvous\n set metric {metric}\nexit\n\

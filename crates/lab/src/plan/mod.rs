@@ -371,6 +371,14 @@ impl Plan {
         vl2.intermediates.iter().copied().chain(others).take(2).map(|at| &self.nodes[at]).collect()
     }
 
+    /// Which of the rendezvous points a switch is, counted from 0, and the other ones; `None` if it is none.
+    pub fn as_rendezvous_point(&self, switch: &Node) -> Option<(usize, Vec<&Node>)> {
+        let mut points = self.rendezvous_points();
+        let own = points.iter().position(|point| point.name == switch.name)?;
+        points.remove(own);
+        Some((own, points))
+    }
+
     /// Both ends of each cable, each once.
     pub fn cables(&self) -> impl Iterator<Item = [PortId; 2]> + '_ {
         let ports = |node: usize| (0..self.nodes[node].ports.len()).map(move |port| PortId { node, port });

@@ -85,12 +85,11 @@ fn multicast(plan: &Plan, node: &Node) -> String {
         return String::new();
     }
     let mut text = format!("ip pim rp-address {RENDEZVOUS} group {MULTICAST}\n");
-    let points = plan.rendezvous_points();
-    if let Some(at) = points.iter().position(|point| std::ptr::eq(*point, node)) {
-        for other in points.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other) {
+    if let Some((number, others)) = plan.as_rendezvous_point(node) {
+        for other in others {
             let _ = writeln!(text, "ip msdp mesh-group {MESH} source {} member {}", node.locator, other.locator);
         }
-        let (list, metric) = (format!("ip prefix-list rendezvous permit {}", Net::host(RENDEZVOUS)), METRICS[at]);
+        let (list, metric) = (format!("ip prefix-list rendezvous permit {}", Net::host(RENDEZVOUS)), METRICS[number]);
         let _ =
             writeln!(text, "{list}\nrouter ospf\n redistribute connected prefix-list rendezvous metric-type 1 metric {metric}");
     }

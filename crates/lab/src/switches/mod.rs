@@ -156,7 +156,7 @@ impl<'a> Switch<'a> {
             rack,
             loopbacks: own.into_iter().chain(anycast.clone()).collect(),
             tunnels: if strips { std::iter::once(node.locator).chain(anycast).collect() } else { Vec::new() },
-            is_point: plan.rendezvous_points().iter().any(|point| std::ptr::eq(*point, node)),
+            is_point: plan.as_rendezvous_point(node).is_some(),
             dhcp_server: vl2.dhcp_server().filter(|_| vl2.is_tor(at)).map(|server| plan.nodes[server].locator),
             routes: routes(plan, vl2, at, node),
         }

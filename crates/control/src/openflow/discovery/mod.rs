@@ -19,9 +19,9 @@ use weft_fabric::MacAddr;
 
 pub use result::{DiscoveredFabric, DiscoveryError};
 
+use super::SWITCHES_MAC;
 use super::action::NO_BUFFER;
 use super::lldp::{Announcer, SwitchPort};
-use super::network::SWITCHES_MAC;
 use super::port::{self, PortReason};
 use super::{
     Action, Body, ControllerRole, Field, FlowMod, Instruction, Match, Message, MultipartReply, MultipartRequest, PacketIn,

@@ -8,8 +8,7 @@ use weft_fabric::addressing::{AddressError, Addressing, Prefix};
 use weft_fabric::topology::Health;
 use weft_fabric::{Fabric, HostId, LinkId, MacAddr, RackId, SwitchId};
 
-/// The MAC address that switches have for hosts: every address is behind it.
-pub const SWITCHES_MAC: MacAddr = MacAddr([0x02, 0x57, 0x45, 0x46, 0x54, 0x00]);
+use crate::openflow::SWITCHES_MAC;
 
 /// A host as packets name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

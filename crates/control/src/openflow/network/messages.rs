@@ -6,8 +6,9 @@ use ipnet::Ipv4Net;
 use weft_fabric::rng::mix;
 use weft_fabric::routing::FlowKey;
 
+use crate::openflow::SWITCHES_MAC;
 use crate::openflow::action::NO_BUFFER;
-use crate::openflow::network::identities::{Identities, SWITCHES_MAC};
+use crate::openflow::network::identities::Identities;
 use crate::openflow::network::rules::{Action as Does, Matched};
 use crate::openflow::{
     Action, Body, Bucket, Field, FieldId, FlowEntry, FlowFilter, FlowFlags, FlowMod, Group, GroupKind, GroupMod, Instruction,

@@ -40,7 +40,7 @@ use crate::openflow::lldp::Announcer;
 use crate::openflow::{Body, ControllerRole, ErrorMessage, Message, MultipartRequest, Role, Version};
 use crate::time::{Duration, Instant, NS_PER_S};
 
-pub use identities::{HostIdentity, Identities, IdentityError, SWITCHES_MAC};
+pub use identities::{HostIdentity, Identities, IdentityError};
 pub(super) use messages::answer_arp;
 
 use cables::Cables;
