@@ -27,8 +27,9 @@ pub(crate) struct Table<'a, K, V> {
 
 impl<'a, K: Plain, V: Plain> Table<'a, K, V> {
     /// # Panics
-    /// If the map's keys and values have other sizes than these types.
+    /// If the map's keys and values have other sizes than these types, or keys less than the four bytes of the kernel's place in a batch.
     pub fn new(map: &'a MapHandle, name: &'static str) -> Self {
+        assert!(size_of::<K>() >= size_of::<u32>(), "keys of `{name}`");
         let sizes = (size_of::<K>() as u32, size_of::<V>() as u32);
         assert_eq!((map.key_size(), map.value_size()), sizes, "keys and values of `{name}`");
         Self { map, name, types: PhantomData }
@@ -97,6 +98,20 @@ impl<'a, K: Plain, V: Plain> Table<'a, K, V> {
     /// # Errors
     /// [`PlaneError::Bpf`].
     pub fn all(&self) -> Result<Vec<(K, V)>> {
+        let fail = PlaneError::bpf("read table", self.name);
+        // One call of the kernel for all of them: by key each entry takes two.
+        let batch = self.map.lookup_batch(self.map.max_entries(), MapFlags::ANY, MapFlags::ANY).map_err(fail)?;
+        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = batch.collect();
+        // The iterator ends at an error too. By key it shows.
+        if entries.is_empty() {
+            return self.all_by_key();
+        }
+        entries.sort_unstable();
+        let read = |(key, value): &(Vec<u8>, Vec<u8>)| Some((K::read(key)?.0, V::read(value)?.0));
+        Ok(entries.iter().filter_map(read).collect())
+    }
+
+    fn all_by_key(&self) -> Result<Vec<(K, V)>> {
         let mut keys: Vec<Vec<u8>> = self.map.keys().collect();
         keys.sort_unstable();
         // A removal in the middle of the iteration makes it start over.
@@ -138,4 +153,44 @@ pub(crate) fn sums(map: &MapHandle, count: usize) -> Result<Vec<u64>> {
         values.push(numbers.sum());
     }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::MapType;
+    use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+
+    use super::*;
+    use crate::dataplane::testing::PinDir;
+
+    fn table(kind: MapType, flags: u32, limit: u32) -> MapHandle {
+        let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, map_flags: flags, ..Default::default() };
+        MapHandle::create(kind, Some("test"), 8, 8, limit, &options).expect("a map")
+    }
+
+    #[test]
+    fn all_entries_are_read() {
+        let Some(_possible) = PinDir::new() else { return };
+        for (kind, flags) in [(MapType::Hash, 1), (MapType::Hash, 0), (MapType::LruHash, 0), (MapType::LpmTrie, 1)] {
+            let map = table(kind, flags, 5000);
+            let table: Table<'_, u64, u64> = Table::new(&map, "test");
+            assert_eq!(table.all().unwrap(), [], "{kind:?}");
+            // Of a trie: so many bits of a prefix, and the prefix.
+            let key = |i: u64| if kind == MapType::LpmTrie { i << 32 | 32 } else { i };
+            for count in [1, 4000, 5000] {
+                (0..count).for_each(|i| table.set(&key(i), &(i * 7)).unwrap());
+                let all = table.all().unwrap();
+                // An LRU table may drop entries before it is full.
+                if kind != MapType::LruHash || count < 4000 {
+                    assert_eq!(all.len() as u64, count, "{kind:?}");
+                }
+                assert!(all.iter().all(|&(k, value)| key(value / 7) == k), "{kind:?}");
+                assert_eq!(all, table.all_by_key().unwrap(), "{kind:?}");
+            }
+            if kind != MapType::LruHash {
+                assert_eq!(table.remove_all(|_, value| value % 14 == 0).unwrap(), 2500, "{kind:?}");
+                assert_eq!(table.all().unwrap().len(), 2500, "{kind:?}");
+            }
+        }
+    }
 }
