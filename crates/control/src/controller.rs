@@ -39,6 +39,9 @@ pub enum Input<'a> {
     FlowCounters(&'a [FlowCounter<'a>]),
     /// The answer to [`Output::ReadLinkCounters`].
     LinkCounters(LinkCounters<'a>),
+    /// Another scheduler has placed this flow, and it takes this path, NIC to NIC: what a scheduler that takes over begins with. Comes once,
+    /// before the flow is among the counters; if it ends before, [`Input::FlowRemoved`] follows.
+    Placed(FlowKey, &'a [LinkId]),
     /// A flow has ended; its last counter (an OpenFlow flow-removed message has it too).
     FlowRemoved(FlowCounter<'a>),
     /// A part has failed.

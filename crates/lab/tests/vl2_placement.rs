@@ -261,6 +261,9 @@ fn a_standby_takes_over_by_the_lease() {
 
     let streams = [stream(&lab, 0, 3, 6000), stream(&lab, 1, 4, 6000)];
     wait_for(&lab, "both flows are placed", |status| status.in_force == 2);
+    let paths = || [over(&lab, "h0"), over(&lab, "h1")];
+    let before = paths();
+    assert_ne!(before[0], before[1], "each has a core to itself");
 
     assert!(openflow::scheduler::kill(lab.plan()));
     let killed = std::time::Instant::now();
@@ -271,12 +274,17 @@ fn a_standby_takes_over_by_the_lease() {
     eprintln!("leads after {led:?}, has learnt after {learnt:?}");
     assert!((std::time::Duration::from_secs(1)..std::time::Duration::from_secs(8)).contains(&led), "{led:?} with a lease of 3 s");
 
+    // Its rounds move nothing.
+    let rounds = |status: &Value| status["rounds"].as_u64().unwrap_or(0);
+    let first = rounds(&second.status());
+    let status = second.wait_for("rounds go on", |status| rounds(status) >= first + 10);
+    assert_eq!((paths(), status["moves"].as_u64()), (before, Some(0)), "{status:#}");
+
     // It goes on: flows that end are forgotten, and new ones are placed apart.
     drop(streams);
     second.wait_for("all flows end", |status| status["placements"] == 0);
     let _streams = [stream(&lab, 0, 3, 6001), stream(&lab, 1, 4, 6001)];
-    let apart = || [over(&lab, "h0"), over(&lab, "h1")];
-    second.wait_for("new flows are placed apart", |status| status["in_force"] == 2 && apart()[0] != apart()[1]);
+    second.wait_for("new flows are placed apart", |status| status["in_force"] == 2 && paths()[0] != paths()[1]);
 }
 
 #[test]

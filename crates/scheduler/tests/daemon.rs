@@ -70,6 +70,18 @@ fn a_large_flow_is_placed_and_explained() {
 }
 
 #[test]
+fn a_flow_that_was_placed_before_it_started_keeps_its_path() {
+    let scheduler = Scheduler::start();
+    // By agg1: with an empty memory it would be by agg0, which comes first.
+    let tor0 = Switch::connect(&scheduler, Kind { counters: Counters::Large, placed: Some(4), ..Kind::of(1) });
+    let _others: Vec<Switch> = DATAPATHS[1..].iter().map(|&datapath| Switch::connect(&scheduler, Kind::of(datapath))).collect();
+    let status = scheduler.wait_for("rounds go on", |status| status["rounds"].as_u64() > Some(20) && status["verdict"] == "ok");
+    assert_eq!((status["placements"].as_u64(), status["moves"].as_u64()), (Some(1), Some(0)), "{status:#}");
+    assert_eq!(scheduler.command_output(&["placements"]).stdout, "web-1:5000-db-1:80  tor0 agg1 tor1\n");
+    assert!(!tor0.rules().iter().any(|rule| rule.priority == 100), "no rule of a placed flow is sent");
+}
+
+#[test]
 fn a_signal_ends_it_and_removes_its_sockets() {
     for signal in ["TERM", "INT"] {
         let mut scheduler = Scheduler::start();

@@ -240,6 +240,7 @@ impl Controller for Scripted {
                 let busy = counters.bytes.iter().enumerate().filter(|(_, b)| b.0 > 0);
                 busy.map(|(link, b)| format!("{link}:{}", b.0)).collect::<Vec<_>>().join("+")
             }
+            Input::Placed(..) => "placed".to_owned(),
             Input::FlowRemoved(counter) => format!("removed {} after {}", counter.flow.src.0, counter.bytes.0),
             Input::Failed(_) => "failed".to_owned(),
             Input::Restored(_) => "restored".to_owned(),

@@ -6,6 +6,7 @@
 //!
 //! A flow that has been large stays so until it ends. Hedera's flow entries live as long as the flow (section 3.2), and the rate of
 //! a scheduled flow says nothing against its demand: a collision that the next round would resolve may hold it below the threshold.
+//! So does one that another scheduler has placed, which it did because the flow was large.
 
 use weft_fabric::routing::FlowKey;
 
@@ -46,8 +47,9 @@ impl Detector {
         }
     }
 
-    /// Takes the counters of all flows, ascending by key, that were asked for at `asked`. Flows that are not among them have ended.
-    pub fn read(&mut self, counters: &[FlowCounter<'_>], asked: Instant) {
+    /// Takes the counters of all flows, ascending by key, that were asked for at `asked`. Flows that are not among them have ended; those of which
+    /// `is_placed` holds are large.
+    pub fn read(&mut self, counters: &[FlowCounter<'_>], asked: Instant, is_placed: impl Fn(&FlowKey) -> bool) {
         debug_assert!(counters.is_sorted_by_key(|c| c.flow), "worlds list flows in the order of their keys");
         let mut known = self.seen.iter().filter(|s| !s.ended).peekable();
         self.scratch.clear();
@@ -64,7 +66,7 @@ impl Detector {
                 key: counter.flow,
                 bytes: counter.bytes,
                 read_at: counter.read_at,
-                large: was_large || reaches,
+                large: was_large || reaches || is_placed(&counter.flow),
                 ended: false,
             });
         }
@@ -106,6 +108,10 @@ mod tests {
         Instant::from_ns(ms * 1_000_000)
     }
 
+    fn read(detector: &mut Detector, counters: &[FlowCounter<'_>], asked: Instant) {
+        detector.read(counters, asked, |_| false);
+    }
+
     fn large(detector: &Detector) -> Vec<FlowKey> {
         detector.large().collect()
     }
@@ -114,53 +120,61 @@ mod tests {
     fn a_flow_is_large_from_ten_percent_of_the_nic() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
         // 100 Mbps are 12.5 MB a second.
-        detector.read(&[counter(1, 0, 0), counter(2, 0, 0)], at(0));
-        detector.read(&[counter(1, 62_500_000, 5000), counter(2, 62_499_999, 5000)], at(5000));
+        read(&mut detector, &[counter(1, 0, 0), counter(2, 0, 0)], at(0));
+        read(&mut detector, &[counter(1, 62_500_000, 5000), counter(2, 62_499_999, 5000)], at(5000));
         assert_eq!(large(&detector), [key(1)]);
     }
 
     #[test]
     fn rates_come_from_the_times_of_the_counters() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
-        detector.read(&[counter(1, 0, 0)], at(0));
+        read(&mut detector, &[counter(1, 0, 0)], at(0));
         // Asked for at 5 s, but read at 4 s: 12.5 MB/s.
-        detector.read(&[counter(1, 50 * MB, 4000)], at(5000));
+        read(&mut detector, &[counter(1, 50 * MB, 4000)], at(5000));
         assert_eq!(large(&detector), [key(1)]);
     }
 
     #[test]
     fn a_new_flow_began_after_the_last_reading() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
-        detector.read(&[], at(5000));
-        detector.read(&[counter(1, 63 * MB, 10_000), counter(2, 62 * MB, 10_000)], at(10_000));
+        read(&mut detector, &[], at(5000));
+        read(&mut detector, &[counter(1, 63 * MB, 10_000), counter(2, 62 * MB, 10_000)], at(10_000));
         assert_eq!(large(&detector), [key(1)]);
     }
 
     #[test]
     fn a_large_flow_stays_large_until_it_ends() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
-        detector.read(&[counter(1, 500 * MB, 5000)], at(5000));
-        detector.read(&[counter(1, 501 * MB, 10_000)], at(10_000));
+        read(&mut detector, &[counter(1, 500 * MB, 5000)], at(5000));
+        read(&mut detector, &[counter(1, 501 * MB, 10_000)], at(10_000));
         assert_eq!(large(&detector), [key(1)]);
         detector.removed(&key(1));
         assert_eq!(large(&detector), []);
-        detector.read(&[counter(1, MB, 15_000)], at(15_000));
+        read(&mut detector, &[counter(1, MB, 15_000)], at(15_000));
         assert_eq!(large(&detector), [], "another flow of that key");
+    }
+
+    #[test]
+    fn a_flow_that_is_placed_stays_large() {
+        let mut detector = Detector::new(&fat_tree(4), 0.1);
+        detector.read(&[counter(1, 0, 5000), counter(2, 0, 5000)], at(5000), |&flow| flow == key(1));
+        read(&mut detector, &[counter(1, MB, 10_000), counter(2, MB, 10_000)], at(10_000));
+        assert_eq!(large(&detector), [key(1)]);
     }
 
     #[test]
     fn a_counter_that_went_down_counts_another_flow() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
-        detector.read(&[counter(1, 500 * MB, 5000)], at(5000));
-        detector.read(&[counter(1, 10 * MB, 10_000)], at(10_000));
+        read(&mut detector, &[counter(1, 500 * MB, 5000)], at(5000));
+        read(&mut detector, &[counter(1, 10 * MB, 10_000)], at(10_000));
         assert_eq!(large(&detector), []);
     }
 
     #[test]
     fn what_is_no_longer_listed_has_ended() {
         let mut detector = Detector::new(&fat_tree(4), 0.1);
-        detector.read(&[counter(1, 500 * MB, 5000), counter(2, 500 * MB, 5000)], at(5000));
-        detector.read(&[counter(2, 501 * MB, 10_000)], at(10_000));
+        read(&mut detector, &[counter(1, 500 * MB, 5000), counter(2, 500 * MB, 5000)], at(5000));
+        read(&mut detector, &[counter(2, 501 * MB, 10_000)], at(10_000));
         assert_eq!(large(&detector), [key(2)]);
     }
 }

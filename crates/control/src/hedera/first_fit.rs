@@ -18,7 +18,8 @@ use crate::hedera::network::{Candidate, Network, Occasion, Place, Units};
 /// The scheduler's memory: what is reserved on every link.
 #[derive(Clone, Debug)]
 pub struct FirstFit {
-    /// By link: its capacity less what is reserved; negative only while flows cross a failed link.
+    /// By link: its capacity less what is reserved; negative only while flows cross a failed link, or where flows that were taken over want more than it
+    /// carries.
     room: Vec<Units>,
     /// By link: the capacity that `room` counts with.
     capacity: Vec<Units>,
@@ -116,6 +117,11 @@ impl Place for FirstFit {
         }
     }
 
+    fn take_over(&mut self, network: &Network, flow: &mut Candidate) {
+        flow.reserved = flow.demand;
+        self.hold(network, flow, 1);
+    }
+
     fn rejected(&mut self, network: &Network, before: &[Candidate], placed: &[Candidate]) {
         for (before, placed) in before.iter().zip(placed).filter(|(b, p)| b.label != p.label) {
             self.release(network, placed);
@@ -204,6 +210,22 @@ mod tests {
         assert_eq!(labels(&flows), [Some(1), Some(1), Some(0), Some(2)]);
         let links = network.restore(part);
         first_fit.links_changed(&network, &links);
+        flows.iter().for_each(|f| first_fit.ended(&network, f));
+        assert_eq!(first_fit.room(), network.capacity());
+    }
+
+    #[test]
+    fn what_is_taken_over_is_reserved_until_it_ends() {
+        let network = Network::new(fat_tree(4));
+        let mut first_fit = FirstFit::new(&network);
+        // The two want more than their uplink carries.
+        let mut flows = [flow(0, 4, 1.0), flow(1, 5, 0.5), flow(1, 8, 0.5)];
+        for flow in &mut flows[..2] {
+            flow.label = Some(RootLabel(0));
+            first_fit.take_over(&network, flow);
+        }
+        first_fit.place(&network, &mut flows, Occasion::Round);
+        assert_eq!(labels(&flows), [Some(0), Some(0), Some(2)]);
         flows.iter().for_each(|f| first_fit.ended(&network, f));
         assert_eq!(first_fit.room(), network.capacity());
     }

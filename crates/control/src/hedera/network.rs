@@ -129,6 +129,22 @@ impl Network {
         self.paths.path(src, dst, label)
     }
 
+    /// The labels under which flows between two hosts take a path, whichever NIC of a bundle it has: several within a pod, none if labels give no
+    /// such path. O(labels).
+    pub fn labels_of(&self, src: HostId, dst: HostId, path: &[LinkId]) -> Vec<RootLabel> {
+        let [_, between @ .., _] = path else { return Vec::new() };
+        if !self.has_choice(src, dst) {
+            return Vec::new();
+        }
+        let (from, to) = (self.fabric.rack_of(src), self.fabric.rack_of(dst));
+        let is_path = |label: &RootLabel| {
+            let (mut links, mut same) = (between.iter(), true);
+            self.climbs.for_each_link(from, to, *label, |link| same &= links.next() == Some(&link));
+            same && links.next().is_none()
+        };
+        (0..self.climbs.labels() as u32).map(RootLabel).filter(is_path).collect()
+    }
+
     /// Whether all links of the path under a label are up (the only NIC of a host is up: no label could replace it).
     pub fn is_up(&self, src: HostId, dst: HostId, label: RootLabel) -> bool {
         let mut up = true;
@@ -230,6 +246,11 @@ pub enum Occasion {
 pub trait Place: Send {
     /// Sets the labels of all flows, which are large and under way. They hold what the last call left, or `None` if they are new.
     fn place(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion);
+
+    /// A flow has a label that another scheduler gave it, with a path that works: it is among those of the next call of [`Place::place`].
+    fn take_over(&mut self, network: &Network, flow: &mut Candidate) {
+        let _ = (network, flow);
+    }
 
     /// The labels of the last call of [`Place::place`] were not taken: the flows keep those that they had before it.
     fn rejected(&mut self, network: &Network, before: &[Candidate], placed: &[Candidate]) {

@@ -6,15 +6,16 @@
 //!                                                              whose path changed, unless goodput would fall
 //!   Failed -----------> place the flows that crossed the part at once; Restored: the next round may use it again
 //!   FlowRemoved ------> its state and reservation end
+//!   Placed -----------> the flow is large and has the label of its path, once it is counted
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_fabric::Fabric;
 use weft_fabric::record::ControlRecord;
 use weft_fabric::routing::{FlowKey, RootLabel};
 use weft_fabric::topology::Part;
+use weft_fabric::{Fabric, LinkId};
 
 use crate::controller::{Controller, FlowCounter, Input, Output};
 use crate::hedera::config::{HederaConfig, HederaError};
@@ -34,6 +35,9 @@ pub struct Hedera {
     placer: Box<dyn Place>,
     /// Ascending by key.
     large: Vec<Large>,
+    /// Flows that another scheduler has placed and that are not counted yet: the label of the path that they have; `None` if they were left to
+    /// the hash since, because that path does not work.
+    taken_over: BTreeMap<FlowKey, Option<RootLabel>>,
     outputs: VecDeque<Output>,
     /// When the next reading is due.
     deadline: Instant,
@@ -71,6 +75,7 @@ impl Hedera {
             estimator: DemandEstimator::default(),
             placer: config.placer(&network),
             large: Vec::new(),
+            taken_over: BTreeMap::new(),
             outputs: VecDeque::new(),
             deadline: Instant::ZERO + config.period,
             asked: Instant::ZERO,
@@ -96,7 +101,7 @@ impl Hedera {
     }
 
     fn round(&mut self, counters: &[FlowCounter<'_>]) {
-        self.detector.read(counters, self.asked);
+        self.detector.read(counters, self.asked, |key| self.taken_over.contains_key(key));
         self.update_large();
         self.record.rounds += 1;
         self.record.large_flows += self.large.len() as u64;
@@ -105,6 +110,9 @@ impl Hedera {
             .expect("the world's flows run between two hosts of the fabric");
         for (large, demand) in self.large.iter_mut().zip(demands) {
             large.flow.demand = to_units(demand);
+            if let Some(label) = self.taken_over.remove(&large.key) {
+                large.take_over(&self.network, &mut *self.placer, label);
+            }
         }
         self.place(Occasion::Round, counters);
     }
@@ -191,7 +199,18 @@ impl Hedera {
         best.map(|best| proposals.swap_remove(best))
     }
 
+    /// The world has a path that another scheduler gave the flow.
+    fn placed(&mut self, key: FlowKey, path: &[LinkId]) {
+        let labels = self.network.labels_of(key.src, key.dst, path);
+        let label = labels.into_iter().find(|&label| self.network.is_up(key.src, key.dst, label));
+        if label.is_none() {
+            self.outputs.push_back(Output::ClearPath { flow: key });
+        }
+        self.taken_over.insert(key, label);
+    }
+
     fn removed(&mut self, key: &FlowKey) {
+        self.taken_over.remove(key);
         self.detector.removed(key);
         if let Ok(i) = self.large.binary_search_by_key(key, |l| l.key)
             && !std::mem::replace(&mut self.large[i].ended, true)
@@ -203,6 +222,11 @@ impl Hedera {
     fn failed(&mut self, part: Part) {
         let links = self.network.fail(part);
         self.placer.links_changed(&self.network, &links);
+        for (&flow, label) in &mut self.taken_over {
+            if label.take_if(|label| !self.network.is_up(flow.src, flow.dst, *label)).is_some() {
+                self.outputs.push_back(Output::ClearPath { flow });
+            }
+        }
         let hit = |l: &Large| l.flow.label.is_some_and(|label| !self.network.is_up(l.key.src, l.key.dst, label));
         if self.large.iter().any(|l| !l.ended && hit(l)) {
             self.place(Occasion::Failure, &[]);
@@ -222,6 +246,7 @@ impl Controller for Hedera {
             Input::FlowCounters(counters) => self.round(counters),
             // The flows' counters suffice.
             Input::LinkCounters(_) => {}
+            Input::Placed(flow, path) => self.placed(flow, path),
             Input::FlowRemoved(counter) => self.removed(&counter.flow),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
@@ -245,6 +270,15 @@ impl Controller for Hedera {
 impl Large {
     fn new(key: FlowKey) -> Self {
         Self { key, flow: candidate(&key, 0), sent: None, ended: false }
+    }
+
+    /// The world has the path of a label that another scheduler chose, or hashes the flow. A flow that has no label yet keeps it.
+    fn take_over(&mut self, network: &Network, placer: &mut dyn Place, label: Option<RootLabel>) {
+        self.sent = label;
+        if self.flow.label.is_none() && label.is_some() {
+            self.flow.label = label;
+            placer.take_over(network, &mut self.flow);
+        }
     }
 
     /// What a placement changes: nothing if the world has the path of the new label already.

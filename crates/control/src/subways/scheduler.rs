@@ -369,6 +369,8 @@ impl Controller for Subways {
             Input::Timer => self.timer(now),
             Input::LinkCounters(counters) => self.bytes.copy_from_slice(counters.bytes),
             Input::FlowCounters(counters) => self.round(now, counters),
+            // Counters have the path of each flow, and hosts keep those of flows under way.
+            Input::Placed(..) => {}
             Input::FlowRemoved(counter) => self.traffic.removed(&self.fabric, &mut self.ends, &counter),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),

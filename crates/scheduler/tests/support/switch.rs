@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use weft_control::openflow::port::Text;
 use weft_control::openflow::{
-    Body, Features, Field, FlowEntry, FlowFlags, FlowMod, Framer, Hello, Match, Message, MultipartReply, MultipartRequest, Port,
-    ReplyBody, Statistics, Version,
+    Action, Body, Features, Field, FlowEntry, FlowFlags, FlowMod, Framer, Hello, Instruction, Match, Message, MultipartReply,
+    MultipartRequest, Port, ReplyBody, Statistics, Version,
 };
 use weft_control::time::Duration;
 use weft_fabric::MacAddr;
@@ -25,6 +25,8 @@ pub struct Kind {
     /// Which of its connections this is.
     pub auxiliary: u8,
     pub counters: Counters,
+    /// The port to which a scheduler before this one has placed web-1:5000-db-1:80.
+    pub placed: Option<u32>,
     /// Its list of groups cannot be read.
     pub malformed_groups: bool,
 }
@@ -50,7 +52,7 @@ pub struct Switch {
 
 impl Kind {
     pub const fn of(datapath: u64) -> Self {
-        Self { datapath, version: Version::V15, auxiliary: 0, counters: Counters::Empty, malformed_groups: false }
+        Self { datapath, version: Version::V15, auxiliary: 0, counters: Counters::Empty, placed: None, malformed_groups: false }
     }
 }
 
@@ -159,7 +161,7 @@ fn reply(kind: Kind, start: Instant, xid: u32, body: Body) -> Vec<u8> {
             Counters::Malformed => return malformed_reply(kind.version, xid, 1),
             Counters::None => return Vec::new(),
         },
-        Body::MultipartRequest(MultipartRequest::Flows(_)) => ReplyBody::Flows(Vec::new()),
+        Body::MultipartRequest(MultipartRequest::Flows(_)) => ReplyBody::Flows(kind.placed.map(placed).into_iter().collect()),
         _ => return Vec::new(),
     };
     bytes(kind.version, xid, Body::MultipartReply(MultipartReply::whole(parts)))
@@ -172,24 +174,40 @@ fn port(number: u32) -> Port {
 
 /// The counter of web-1:5000-db-1:80.
 fn large(start: Instant) -> FlowEntry {
+    let age = Duration::from_ns(start.elapsed().as_nanos() as u64);
+    let sent = (age.as_secs_f64() * 1e9 / 8.0) as u64;
+    let statistics = Statistics { duration: Some(age), bytes: Some(sent), packets: Some(sent / 1500), ..Statistics::default() };
+    FlowEntry { statistics, ..entry(COUNTERS, 1, Vec::new()) }
+}
+
+/// The rule that sends web-1:5000-db-1:80 out of a port.
+fn placed(port: u32) -> FlowEntry {
+    let out = Instruction::ApplyActions(vec![Action::output(port)]);
+    FlowEntry { cookie: PLACED, ..entry(FORWARDING, 100, vec![out]) }
+}
+
+/// An entry for web-1:5000-db-1:80.
+fn entry(table: u8, priority: u16, instructions: Vec<Instruction>) -> FlowEntry {
     let [src, dst] = [1, 3].map(|n| Ipv4Addr::new(10, 0, 0, n));
     let fields = [Field::eth_type(0x0800), Field::ip_proto(6), Field::ipv4_src(src), Field::ipv4_dst(dst)];
     let ports = [Field::tcp_src(5000), Field::tcp_dst(80)];
-    let age = Duration::from_ns(start.elapsed().as_nanos() as u64);
-    let sent = (age.as_secs_f64() * 1e9 / 8.0) as u64;
     FlowEntry {
-        table: COUNTERS,
-        priority: 1,
+        table,
+        priority,
         idle_timeout: 10,
         hard_timeout: 0,
         flags: FlowFlags::default(),
         importance: 0,
         cookie: 0,
-        statistics: Statistics { duration: Some(age), bytes: Some(sent), packets: Some(sent / 1500), ..Statistics::default() },
+        statistics: Statistics::default(),
         matching: Match::of(fields.into_iter().chain(ports)),
-        instructions: Vec::new(),
+        instructions,
     }
 }
 
 /// The table of connections' counters.
 const COUNTERS: u8 = 1;
+/// The table of rules by which packets are forwarded.
+const FORWARDING: u8 = 2;
+/// The cookie of rules of placed flows.
+const PLACED: u64 = 0x5745_4654 << 32 | 3;

@@ -3,7 +3,7 @@
 //!
 //! | part | what it is here |
 //! | --- | --- |
-//! | state | [`seats`]: a core (label) for each host, spread evenly within its pod; at first by position, then the last round's best, or First Fit's (below) |
+//! | state | [`seats`]: a core (label) for each host, spread evenly within its pod; at first by position or as another scheduler left it, then the last round's best, or First Fit's (below) |
 //! | energy | [`energy`]: exceeded capacity over all links between switches, in fractions of the fastest NIC |
 //! | neighbour | two hosts of a pod, of an edge switch, or below one switch swap cores, each with probability 1/3 |
 //! | temperature | T = T0, T0 - 1, ..., 1 with T0 the number of iterations |
@@ -48,6 +48,8 @@ pub struct Annealing {
     energy: Energy,
     /// Something failed or came back since the seats were laid out.
     stale: bool,
+    /// Flows have labels that another scheduler gave them.
+    took_over: bool,
     /// The last round was rejected: the seats are ahead of the flows.
     rejected: bool,
     destinations: Vec<Option<RootLabel>>,
@@ -64,6 +66,7 @@ impl Annealing {
             seats: Seats::new(network),
             energy: Energy::default(),
             stale: network.degraded(),
+            took_over: false,
             rejected: false,
             destinations: Vec::new(),
             first_fit: Vec::new(),
@@ -183,6 +186,9 @@ impl Place for Annealing {
         if std::mem::take(&mut self.stale) {
             self.seats.rebuild(network);
         }
+        if std::mem::take(&mut self.took_over) {
+            self.seats.reseat_by_labels(network, flows);
+        }
         self.energy.load(network, flows, |host| self.seats.label_of(host));
         self.first_fit.clear();
         if occasion == Occasion::Round {
@@ -196,6 +202,10 @@ impl Place for Annealing {
         let label = |host: HostId| self.energy.has_arrivals(host).then(|| self.seats.label_of(host));
         self.destinations.clear();
         self.destinations.extend(network.fabric().hosts().map(label));
+    }
+
+    fn take_over(&mut self, _: &Network, _: &mut Candidate) {
+        self.took_over = true;
     }
 
     fn rejected(&mut self, _: &Network, _: &[Candidate], _: &[Candidate]) {

@@ -9,12 +9,15 @@
 //! A pod is what hangs together below the roots ("any subgrouping down from the core switches", section 3.1): in a leaf-spine each
 //! leaf, in a VL2 Clos everything. All moves swap the occupants of two seats of a pod, so that the spread stays even.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use rand::RngExt;
 use weft_fabric::rng::{Pcg64, reduce};
 use weft_fabric::routing::RootLabel;
 use weft_fabric::{HostId, NodeId, RackId};
 
-use crate::hedera::network::Network;
+use crate::hedera::network::{Candidate, Network, Units};
 
 /// Who sits where.
 #[derive(Clone, Debug)]
@@ -71,6 +74,41 @@ impl Seats {
         for host in stranded {
             self.rescue(network, host);
         }
+    }
+
+    /// Gives each host a core under which most of the demand to it keeps the path that it has, as far as there are seats, and the others what is left.
+    pub fn reseat_by_labels(&mut self, network: &Network, flows: &[Candidate]) {
+        // By host and label: the demand that keeps its path.
+        let mut kept: BTreeMap<(HostId, RootLabel), Units> = BTreeMap::new();
+        for flow in flows {
+            let path = flow.label.map(|label| network.path(flow.src, flow.dst, label));
+            for label in path.iter().flat_map(|path| network.labels_of(flow.src, flow.dst, path)) {
+                *kept.entry((flow.dst, label)).or_default() += flow.demand;
+            }
+        }
+        let kept: Vec<(HostId, RootLabel, Units)> =
+            kept.into_iter().map(|((host, label), demand)| (host, label, demand)).collect();
+        let mut hosts: Vec<Vec<(HostId, RootLabel, Units)>> = kept.chunk_by(|a, b| a.0 == b.0).map(<[_]>::to_vec).collect();
+        hosts.iter_mut().for_each(|labels| labels.sort_by_key(|&(.., demand)| Reverse(demand)));
+        // Those with one best core come first: the others leave it to them.
+        hosts.sort_by_key(|labels| labels.iter().filter(|label| label.2 == labels[0].2).count());
+        let pod_of = |host: HostId| self.pods.iter().position(|pod| pod.seats.contains(&self.seat_of[host.index()]));
+        let mut free: BTreeMap<(usize, RootLabel), u32> = BTreeMap::new();
+        for (number, pod) in self.pods.iter().enumerate() {
+            pod.seats.clone().for_each(|seat| *free.entry((number, self.label(seat))).or_default() += 1);
+        }
+        let mut wishes = vec![None; self.seat_of.len()];
+        for labels in hosts {
+            let host = labels[0].0;
+            let pod = pod_of(host).expect("a host sits in its pod");
+            let mut take = |label: RootLabel| {
+                let free = free.get_mut(&(pod, label)).filter(|free| **free > 0)?;
+                *free -= 1;
+                Some(label)
+            };
+            wishes[host.index()] = labels.iter().find_map(|&(_, label, _)| take(label));
+        }
+        self.reseat(network, |host| wishes[host.index()]);
     }
 
     /// The core of a host.

@@ -1,14 +1,14 @@
 //! The OpenFlow switches of a fabric as a world for a scheduler: their counters go in, its paths become rules.
 //!
 //! ```text
-//!                 Up, Received, Down                       FlowCounters, FlowRemoved, Failed, Restored
+//!                 Up, Received, Down                 Placed, FlowCounters, FlowRemoved, Failed, Restored
 //!   sessions  ------------------------->  OpenFlowNetwork ---------------------------------------------->  Controller
 //!   (a daemon)       <- Send --                            <-- ReadFlowCounters, SetPath, ClearPath --
 //!
 //!   a switch:   away --Up--> asking (groups, rules, ports) --> installing (what differs, a barrier) --> ready
 //! ```
 //! - **State is soft** (Hedera section 4.6). A switch that comes keeps its rules: what it has is compared with what it should have, placed flows that
-//!   another scheduler left are learnt from it, and only differences are sent.
+//!   another scheduler left are learnt from it and handed over to this one, and only differences are sent.
 //! - A switch that does not answer costs its own flows alone: after a second a round goes on with the last counters of that switch.
 //! - Rates come from the entries' own durations, not from when an answer came.
 //! - Of two schedulers at a time the one that started last is master of the switches (OpenFlow 1.3.5, section 6.3.6). The other notices it at the first refusal, and
@@ -339,11 +339,11 @@ impl OpenFlowNetwork {
     }
 
     /// Compares what a switch has with what it should have, and sends what differs.
-    fn reconcile(&mut self, id: SwitchId) {
+    fn reconcile(&mut self, now: Instant, id: SwitchId) {
         let found = std::mem::take(&mut self.switches[id.index()].found);
         for flow in &found.flows {
             if let (Some(Matched::Flow(key)), Some(port)) = (flow.matched, flow.output) {
-                self.learn(id, key, port);
+                self.learn(now, id, key, port);
             }
         }
         let wanted = Rules::of(&self.identities, &self.health, &mut self.next_hops, id);

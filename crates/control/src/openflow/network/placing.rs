@@ -8,7 +8,9 @@ use weft_fabric::{LinkId, SwitchId};
 
 use super::rules::{Action, Matched, Rules};
 use super::{OpenFlowNetwork, Phase, messages};
+use crate::controller::Input as ControllerInput;
 use crate::openflow::Version;
+use crate::time::Instant;
 
 impl OpenFlowNetwork {
     pub(super) fn place(&mut self, key: FlowKey, path: Path) {
@@ -42,12 +44,16 @@ impl OpenFlowNetwork {
         }
     }
 
-    /// A switch that has come has a rule for a flow. Once the rules of all switches on its way are known, the flow is placed.
-    pub(super) fn learn(&mut self, id: SwitchId, key: FlowKey, port: u32) {
+    /// A switch that has come has a rule for a flow. Once the rules of all switches on its way are known, the flow is placed, and the controller
+    /// takes it over.
+    pub(super) fn learn(&mut self, now: Instant, id: SwitchId, key: FlowKey, port: u32) {
         self.switches[id.index()].placed.insert(key, port);
         if !self.placed.contains_key(&key)
             && let Some(path) = self.trace(key)
         {
+            if let Some(controller) = &mut self.controller {
+                controller.handle(now, ControllerInput::Placed(key, &path));
+            }
             self.placed.insert(key, path);
         }
     }

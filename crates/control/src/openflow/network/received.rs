@@ -26,7 +26,7 @@ impl OpenFlowNetwork {
             }
             Body::RoleReply(_) => {
                 pending.remove(&message.xid);
-                self.reconcile_if_known(id);
+                self.reconcile_if_known(now, id);
             }
             Body::Error(error) => {
                 let asked = pending.remove(&message.xid);
@@ -39,7 +39,7 @@ impl OpenFlowNetwork {
                 if asked == Some(Pending::Counters) {
                     self.answered(now, id);
                 }
-                self.reconcile_if_known(id);
+                self.reconcile_if_known(now, id);
             }
             Body::PortStatus(PortStatus { port, reason }) => {
                 if reason == PortReason::Delete {
@@ -61,7 +61,7 @@ impl OpenFlowNetwork {
     pub(super) fn unreadable(&mut self, now: Instant, id: SwitchId, xid: u32) {
         match self.switches[id.index()].pending.remove(&xid) {
             Some(Pending::Counters) => self.answered(now, id),
-            Some(_) => self.reconcile_if_known(id),
+            Some(_) => self.reconcile_if_known(now, id),
             None => {}
         }
     }
@@ -91,19 +91,19 @@ impl OpenFlowNetwork {
                     Some((key, Bytes(bytes?), duration?))
                 };
                 self.counters.replace(now, id, entries.iter().filter_map(of));
-                self.forget_ended(id);
+                self.forget_ended(now, id);
                 self.answered(now, id);
             }
             _ => {}
         }
-        self.reconcile_if_known(id);
+        self.reconcile_if_known(now, id);
     }
 
     /// Once a switch has answered everything that a reconciliation needs.
-    pub(super) fn reconcile_if_known(&mut self, id: SwitchId) {
+    pub(super) fn reconcile_if_known(&mut self, now: Instant, id: SwitchId) {
         let switch = &self.switches[id.index()];
         if switch.phase == Phase::Asking && switch.pending.is_empty() {
-            self.reconcile(id);
+            self.reconcile(now, id);
         }
     }
 
@@ -118,10 +118,10 @@ impl OpenFlowNetwork {
     }
 
     /// Placements of connections that an edge switch no longer counts: they ended while no scheduler was connected.
-    pub(super) fn forget_ended(&mut self, edge: SwitchId) {
+    pub(super) fn forget_ended(&mut self, now: Instant, edge: SwitchId) {
         let is_gone = |key: &&FlowKey| self.identities.edge_of(key.src) == edge && self.counters.get(key).is_none();
         let gone: Vec<FlowKey> = self.placed.keys().filter(is_gone).copied().collect();
-        gone.into_iter().for_each(|key| self.clear(key));
+        gone.into_iter().for_each(|key| self.ended(now, key));
     }
 
     pub(super) fn ports_of(&self, id: SwitchId) -> BTreeSet<u32> {

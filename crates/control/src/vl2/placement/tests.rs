@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use weft_fabric::record::ControlRecord;
+use weft_fabric::routing::FlowKey;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Fabric, HostId, SwitchId};
 
 use super::*;
+use crate::controller::{Controller, Input, Output};
 use crate::directory::auth::Secret;
 use crate::directory::key::PrincipalId;
 use crate::hedera::{Hedera, HederaConfig, Placer};
@@ -42,10 +45,38 @@ fn identities(fabric: &Arc<Fabric>) -> AgentIdentities {
 }
 
 fn network(fabric: &Arc<Fabric>, generation: u64) -> AgentNetwork {
+    network_with(fabric, generation, |hedera| Box::new(hedera))
+}
+
+fn network_with(fabric: &Arc<Fabric>, generation: u64, controller: impl FnOnce(Hedera) -> Box<dyn Controller>) -> AgentNetwork {
     let config = HederaConfig { period: PERIOD, placer: Placer::FirstFit, ..HederaConfig::default() };
-    let controller = Box::new(Hedera::new(Arc::clone(fabric), config).expect("a scheduler"));
+    let controller = controller(Hedera::new(Arc::clone(fabric), config).expect("a scheduler"));
     let settings = NetworkSettings { generation, period: PERIOD, idle_timeout: Duration::from_secs(10) };
     AgentNetwork::new(identities(fabric), Some(controller), settings)
+}
+
+/// A scheduler, and the placed flows that it is handed over.
+struct Recorder(Hedera, Arc<Mutex<Vec<FlowKey>>>);
+
+impl Controller for Recorder {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Placed(flow, _) = input {
+            self.1.lock().expect("a list").push(flow);
+        }
+        self.0.handle(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.0.poll()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn record(&self) -> ControlRecord {
+        self.0.record()
+    }
 }
 
 /// Hosts that send at 10 Mbps each over what their tables say.
@@ -57,6 +88,8 @@ struct World {
     /// What each flow has sent since when.
     flows: BTreeMap<Flow, Instant>,
     placed: BTreeMap<Flow, Placement>,
+    /// Placements that were made, and removed.
+    changes: usize,
     dead: Vec<Ipv4Addr>,
     /// The network lost every datagram of this host.
     cut: Option<usize>,
@@ -76,7 +109,7 @@ impl World {
         let hosts = hosts.collect();
         let network = Some(network(&fabric, 1));
         let (flows, placed) = (BTreeMap::new(), BTreeMap::new());
-        Self { fabric, now, network, hosts, flows, placed, dead: Vec::new(), cut: None }
+        Self { fabric, now, network, hosts, flows, placed, changes: 0, dead: Vec::new(), cut: None }
     }
 
     fn begin(&mut self, flow: Flow) {
@@ -125,8 +158,14 @@ impl World {
                     self.deliver();
                 }
                 HostOutput::Send(..) => {}
-                HostOutput::Place(flow, placement) => drop(self.placed.insert(flow, placement)),
-                HostOutput::Remove(flow) => drop(self.placed.remove(&flow)),
+                HostOutput::Place(flow, placement) => {
+                    self.changes += 1;
+                    self.placed.insert(flow, placement);
+                }
+                HostOutput::Remove(flow) => {
+                    self.changes += 1;
+                    self.placed.remove(&flow);
+                }
                 HostOutput::Forget(flow) => drop(self.flows.remove(&flow)),
                 HostOutput::Probe(to) if self.dead.contains(&to) => {}
                 HostOutput::Probe(to) => self.hosts[host].handle(self.now, HostInput::Answered(to)),
@@ -209,6 +248,39 @@ fn a_scheduler_that_starts_again_learns_what_is_placed() {
     assert!(status.in_force >= 16 && status.counted_flows == 17, "{status:?}");
     let moved = before.iter().filter(|(flow, placement)| world.placed.get(flow) != Some(placement)).count();
     assert_eq!(moved, 0, "{:?}", world.placed);
+}
+
+#[test]
+fn a_scheduler_that_takes_over_moves_nothing_and_places_around_it() {
+    let mut world = World::new();
+    // Two that share an uplink; the first one ends, so that its path would be the second's with an empty memory.
+    for (src, dst) in [(0, 8), (1, 9), (4, 12), (5, 13)] {
+        world.begin(flow(src, dst, 5000));
+        world.run(Duration::from_ms(300));
+    }
+    world.run(Duration::from_secs(1));
+    for (src, dst) in [(0, 8), (4, 12)] {
+        world.input(src as usize, HostInput::Ended(flow(src, dst, 5000)));
+    }
+    world.run(Duration::from_secs(1));
+    let before = world.placed.clone();
+    assert_eq!(before.keys().copied().collect::<Vec<_>>(), [flow(1, 9, 5000), flow(5, 13, 5000)]);
+    world.network = None;
+    world.run(Duration::from_secs(1));
+    world.changes = 0;
+    let heard = Arc::default();
+    world.network = Some(network_with(&world.fabric, 2, |hedera| Box::new(Recorder(hedera, Arc::clone(&heard)))));
+    world.run(Duration::from_secs(3));
+    assert_eq!((world.changes, world.status().in_force), (0, 2), "{:?}", world.placed);
+    let identities = identities(&world.fabric);
+    let keys: Vec<FlowKey> = before.keys().filter_map(|flow| identities.key_of(flow)).collect();
+    assert_eq!(*heard.lock().expect("a list"), keys, "each is handed over once");
+    // All of its uplink is free but the path of the other.
+    world.begin(flow(0, 8, 6000));
+    world.run(Duration::from_secs(1));
+    let core = |host: u32, dst: u32, port| world.placed[&flow(host, dst, port)].intermediate;
+    assert_ne!(core(0, 8, 6000), core(1, 9, 5000));
+    assert_eq!((world.changes, world.placed.len()), (1, 3));
 }
 
 #[test]

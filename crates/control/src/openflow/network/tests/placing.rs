@@ -97,6 +97,64 @@ fn a_new_scheduler_learns_placed_flows_and_changes_nothing() {
 }
 
 #[test]
+fn a_new_scheduler_with_rounds_moves_no_placed_flow() {
+    let mut world = World::new(fat_tree(4), Some(first_fit()));
+    // The first of two that would share an uplink, and others, end: with an empty memory the second would take its path.
+    let (ended, kept) = ([key(0, 8), key(4, 12)], [key(1, 9), key(5, 13)]);
+    let ages = |world: &mut World, flows: &[FlowKey], second: u64| {
+        flows.iter().for_each(|&f| world.count(f, 125_000_000 * second, Duration::from_secs(second)));
+        world.wait(Duration::from_secs(1));
+    };
+    ages(&mut world, &[ended, kept].concat(), 1);
+    assert_eq!(world.network.placements().len(), 4);
+    world.switches.iter_mut().for_each(|switch| switch.counters.clear());
+    ages(&mut world, &kept, 2);
+    let before: Vec<Placement> = world.network.placements().collect();
+    assert_eq!(before.iter().map(|p| p.flow).collect::<Vec<_>>(), kept);
+    world.restart(Some(first_fit()));
+    world.switches.iter_mut().for_each(|switch| switch.changes = 0);
+    for second in 3..6 {
+        ages(&mut world, &kept, second);
+    }
+    assert_eq!(world.switches.iter().map(|s| s.changes).sum::<usize>(), 0, "no rule is sent");
+    assert_eq!(world.network.placements().collect::<Vec<_>>(), before);
+    // A new one takes what is free.
+    world.count(key(0, 8), 125_000_000, Duration::from_secs(1));
+    ages(&mut world, &kept, 6);
+    let paths: Vec<Placement> = world.network.placements().collect();
+    assert_eq!((paths.len(), &paths[1..]), (3, &before[..]));
+    assert!(!paths[0].path[1..5].iter().any(|link| paths[1].path.contains(link)));
+}
+
+#[test]
+fn what_is_learnt_is_handed_over_once() {
+    let mut world = World::new(fat_tree(4), Some(first_fit()));
+    let (goes_on, ended) = (key(0, 8), key(5, 13));
+    [goes_on, ended].into_iter().for_each(|flow| world.count(flow, 500_000_000, Duration::from_secs(1)));
+    world.wait(Duration::from_secs(1));
+    let mut expected: Vec<Heard> = world.network.placements().map(|p| Heard::Placed(p.flow, p.path)).collect();
+    assert_eq!(expected.len(), 2);
+    let edge = world.network.identities.edge_of(ended.src);
+    world.switches[edge.index()].counters.clear();
+    let heard = Arc::default();
+    let mut network = World::without_switches(Arc::clone(&world.fabric), None).network;
+    let hedera = Hedera::new(Arc::clone(&world.fabric), first_fit()).unwrap();
+    network.controller = Some(Box::new(Recorder(hedera, Arc::clone(&heard))));
+    world.restart_with(network);
+    assert_eq!(*heard.lock().unwrap(), expected, "before the first round");
+    // One that ended is forgotten once the counters of its switch are known.
+    world.wait(Duration::from_secs(2));
+    expected.push(Heard::Removed(ended));
+    assert_eq!(*heard.lock().unwrap(), expected);
+    for switch in world.fabric.switches() {
+        world.step(Input::Down(switch));
+        world.step(Input::Up(switch, Version::V15));
+    }
+    world.wait(Duration::from_secs(2));
+    assert_eq!(*heard.lock().unwrap(), expected, "switches that come again have nothing new");
+}
+
+#[test]
 fn a_new_scheduler_does_not_take_the_past_of_a_connection_for_its_rate() {
     let mut world = World::new(fat_tree(4), None);
     world.wait(Duration::from_secs(100));

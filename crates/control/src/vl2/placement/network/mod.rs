@@ -1,12 +1,12 @@
 //! The agents of a fabric as a world for a scheduler: their reports go in, its paths become placements.
 //!
 //! ```text
-//!                  Received                                FlowCounters, FlowRemoved, Failed, Restored
+//!                  Received                          Placed, FlowCounters, FlowRemoved, Failed, Restored
 //!   agents  ------------------------->  AgentNetwork  ---------------------------------------------->  Controller
 //!   (UDP)          <- Send --                         <-- ReadFlowCounters, SetPath, ClearPath --
 //! ```
-//! - **State is soft** (Hedera section 4.6). Agents report where each flow is placed: a scheduler that starts learns this, and sends again what differs
-//!   from what it wants.
+//! - **State is soft** (Hedera section 4.6). Agents report where each flow is placed: a scheduler that starts takes this over, and sends again
+//!   what differs from what it wants.
 //! - A round never waits: it takes the last report of each agent. One that no longer reports costs its own flows alone.
 //! - An intermediate switch has failed if more agents report that it does not answer than have flows over it. One agent behind a broken cable
 //!   therefore takes no switch from the others.

@@ -59,7 +59,7 @@ impl AgentNetwork {
             }
         }
         for reported in &report.flows {
-            self.flow(host, read_at, reported);
+            self.flow(now, host, read_at, reported);
         }
         let agent = &self.agents[host.index()];
         if agent.parts.len() == usize::from(report.parts) {
@@ -68,7 +68,7 @@ impl AgentNetwork {
         self.review(now);
     }
 
-    fn flow(&mut self, host: HostId, read_at: Instant, reported: &Reported) {
+    fn flow(&mut self, now: Instant, host: HostId, read_at: Instant, reported: &Reported) {
         let Some(key) = self.identities.key_of(&reported.flow).filter(|key| key.src == host) else {
             return self.refusals.foreign_flows += 1;
         };
@@ -87,6 +87,9 @@ impl AgentNetwork {
             }
             None => {
                 let wanted = there.and_then(|placement| Some((self.path_over(key, placement)?, placement)));
+                if let (Some((path, _)), Some(controller)) = (&wanted, &mut self.controller) {
+                    controller.handle(now, ControllerInput::Placed(key, path));
+                }
                 let before = bytes_before(bytes, reported.age, read_at.saturating_since(self.asked));
                 let (flow, age) = (reported.flow, reported.age);
                 Tracked { flow, bytes, before, read_at, age, there, refused, wanted, ordered: None }
