@@ -12,8 +12,8 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     flows: BTreeMap<FlowKey, Counter>,
-    /// By edge switch: when its counters were taken last.
-    taken: BTreeMap<SwitchId, Instant>,
+    /// When the last reading and the one before were asked for.
+    asked: [Instant; 2],
     /// Rounds that went on without the counters of some switch.
     pub late_rounds: u64,
 }
@@ -32,9 +32,15 @@ struct Counter {
 }
 
 impl Counters {
+    /// All counters are asked for.
+    pub fn ask(&mut self, now: Instant) {
+        self.asked = [now, self.asked[0]];
+    }
+
     /// Takes all counters of an edge switch; connections that are no longer among them have ended.
     pub fn replace(&mut self, now: Instant, edge: SwitchId, counters: impl Iterator<Item = (FlowKey, Bytes, Duration)>) {
-        let unseen = now.saturating_since(self.taken.insert(edge, now).unwrap_or(Instant::ZERO));
+        // A controller takes a connection that it sees for the first time for one that began since the reading before.
+        let unseen = now.saturating_since(self.asked[1]);
         let listed: BTreeMap<FlowKey, (Bytes, Duration)> = counters.map(|(key, bytes, age)| (key, (bytes, age))).collect();
         self.flows.retain(|key, counter| counter.edge != edge || listed.contains_key(key));
         for (key, (bytes, age)) in listed {

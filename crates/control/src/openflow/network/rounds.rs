@@ -52,6 +52,7 @@ impl OpenFlowNetwork {
             self.switches[edge.index()].pending.retain(|_, asked| *asked != Pending::Counters);
             self.ask(edge, Pending::Counters, messages::all_counters());
         }
+        self.counters.ask(now);
         let is_empty = ready.is_empty();
         self.reading = Some(Reading { until: now + ANSWER, waiting: ready });
         if is_empty {

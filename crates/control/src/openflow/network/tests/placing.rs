@@ -156,19 +156,38 @@ fn what_is_learnt_is_handed_over_once() {
 
 #[test]
 fn a_new_scheduler_does_not_take_the_past_of_a_connection_for_its_rate() {
-    let mut world = World::new(fat_tree(4), None);
-    world.wait(Duration::from_secs(100));
-    let (large, acks) = (key(0, 8), key(8, 0));
-    world.restart(Some(first_fit()));
-    world.now = Instant::ZERO;
-    for second in 0..4 {
-        // 500 Mbps, and a fiftieth of it back, for 100 s already.
-        let age = Duration::from_secs(100 + second);
-        world.count(large, 62_500_000 * (100 + second), age);
-        world.count(acks, 1_250_000 * (100 + second), age);
+    // One that starts, and a standby whose clock has run for long.
+    for now in [0, 100] {
+        let mut world = World::new(fat_tree(4), None);
+        let (large, acks) = (key(0, 8), key(8, 0));
+        world.now = Instant::ZERO + Duration::from_secs(now);
+        let mut network = World::without_switches(Arc::clone(&world.fabric), Some(first_fit())).network;
+        // The first round of a standby is due at once, before any switch has answered.
+        network.handle(world.now, Input::Timer);
+        world.restart_with(network);
+        for second in 0..4 {
+            // 500 Mbps, and a fiftieth of it back, for 50 s already.
+            let age = Duration::from_secs(50 + second);
+            world.count(large, 62_500_000 * (50 + second), age);
+            world.count(acks, 1_250_000 * (50 + second), age);
+            world.wait(Duration::from_secs(1));
+        }
+        assert_eq!(world.network.placements().map(|p| p.flow).collect::<Vec<_>>(), [large], "{now}");
+    }
+}
+
+#[test]
+fn connections_of_a_switch_that_comes_late_have_no_rate_yet() {
+    let mut world = World::new(fat_tree(4), Some(first_fit()));
+    let (acks, edge) = (key(0, 8), world.network.identities.edge_of(HostId(0)));
+    world.step(Input::Down(edge));
+    world.wait(Duration::from_secs(50));
+    world.step(Input::Up(edge, Version::V15));
+    for second in 0..3 {
+        world.count(acks, 1_250_000 * (45 + second), Duration::from_secs(45 + second));
         world.wait(Duration::from_secs(1));
     }
-    assert_eq!(world.network.placements().map(|p| p.flow).collect::<Vec<_>>(), [large]);
+    assert_eq!(world.network.placements().len(), 0);
 }
 
 #[test]
