@@ -251,10 +251,8 @@ impl Core {
 
     /// The election has said something; `clock` makes its times those of `now`.
     pub fn update_leadership(&mut self, now: Instant, leadership: Leadership, clock: impl Fn(std::time::Instant) -> Instant) {
-        self.end_late_leadership(now);
-        let change = self.election.as_mut().and_then(|election| election.update(leadership, clock));
+        let change = self.election.as_mut().and_then(|election| election.update(now, leadership, clock));
         self.change_leadership(now, change);
-        self.end_late_leadership(now);
         self.run_network(now);
     }
 

@@ -122,8 +122,20 @@ impl ElectionState {
         self.until
     }
 
-    /// The election has said something; `clock` makes its times those of the scheduler.
-    pub fn update(&mut self, leadership: Leadership, clock: impl Fn(Instant) -> time::Instant) -> Option<Change> {
+    /// The election has said something; `clock` makes its times those of the scheduler. A lease that is over by `now`, the one that it has held or the one
+    /// that it hears of, is none: what is heard may be late.
+    pub fn update(
+        &mut self,
+        now: time::Instant,
+        leadership: Leadership,
+        clock: impl Fn(Instant) -> time::Instant,
+    ) -> Option<Change> {
+        let before = self.end_late_leadership(now);
+        let change = self.apply(leadership, clock);
+        self.end_late_leadership(now).or(change).or(before)
+    }
+
+    fn apply(&mut self, leadership: Leadership, clock: impl Fn(Instant) -> time::Instant) -> Option<Change> {
         match leadership {
             Leadership::Leads { generation, until } => {
                 let is_new = self.until.is_none() || self.generation != generation;
@@ -336,6 +348,31 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn leads(generation: u64, until: Instant) -> Leadership {
+        Leadership::Leads { generation, until }
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_is_none_whenever_that_is_heard() {
+        let start = Instant::now();
+        let at = |ms: u64| time::Instant::from_ns(ms * 1_000_000);
+        let clock = |time: Instant| time::Instant::from_ns(time.saturating_duration_since(start).as_nanos() as u64);
+        let until = |ms: u64| start + Duration::from_millis(ms);
+        let mut election = ElectionState::default();
+        let mut update = |now: u64, leadership: Leadership| (election.update(at(now), leadership, clock), election.leads());
+        let follows = |generation| Leadership::Follows { leader: None, generation };
+        assert_eq!(update(0, leads(5, until(100))), (Some(Change::Leads(5)), true));
+        assert_eq!(update(50, leads(5, until(150))), (None, true), "the lease goes on");
+        // This program was stopped: what comes is as late as it.
+        assert_eq!(update(900, leads(5, until(200))), (Some(Change::Follows), false));
+        assert_eq!(update(901, Leadership::Unknown(String::new())), (None, false));
+        assert_eq!(update(902, leads(6, until(1000))), (Some(Change::Leads(6)), true));
+        // The lease has ended, and is there again: it begins again.
+        assert_eq!(update(1100, leads(7, until(1200))), (Some(Change::Leads(7)), true));
+        assert_eq!(update(1300, follows(7)), (Some(Change::Follows), false));
+        assert_eq!(update(1301, follows(7)), (None, false));
+    }
 
     #[test]
     fn generations_grow_whatever_the_clock_says() {

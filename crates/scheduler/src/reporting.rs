@@ -186,10 +186,8 @@ impl<N: Reporting, F: Fn(u64) -> Result<N>> Elected<N, F> {
     }
 
     fn update_leadership(&mut self, now: Instant, new: Leadership, clock: impl Fn(std::time::Instant) -> Instant) -> Result<()> {
-        self.end_late_leadership(now)?;
-        let change = self.election.as_mut().and_then(|election| election.update(new, clock));
-        self.change_leadership(change)?;
-        self.end_late_leadership(now)
+        let change = self.election.as_mut().and_then(|election| election.update(now, new, clock));
+        self.change_leadership(change)
     }
 
     fn end_late_leadership(&mut self, now: Instant) -> Result<()> {
