@@ -313,6 +313,11 @@ fn hosts_lease_their_addresses() {
     };
     all_answer(84);
     all_answer(1560);
+    // The server is far from one, and beside the other.
+    for h in [0, 3] {
+        renewed_at_the_tor(&lab, h);
+    }
+    nothing_else_reaches_a_locator(&lab);
     signal(&lab, &name(0), &["udhcpc"], "USR2");
     wait_until("the released address is detached", || !is_attached(0));
     let ping = format!("ping -c 1 -W 1 {} > /dev/null", host(&lab, 0).aa4);
@@ -321,6 +326,79 @@ fn hosts_lease_their_addresses() {
     wait_until("it is leased and attached again", || is_attached(0));
     lab.shell(&name(3), &format!("for i in 1 2 3; do {ping} && exit 0; done; exit 1"));
     all_answer(84);
+}
+
+/// A client renews by unicast, as it does at T1, and has its answer by unicast.
+fn renewed_at_the_tor(lab: &TestLab, h: usize) {
+    let (own, tor) = (host(lab, h), lab.plan().nodes[host(lab, h).tor].name.clone());
+    let name = lab.plan().nodes[own.node].name.clone();
+    let files = agents::config(lab.plan(), lab.node(&name)).with_file_name("dhcp.leases");
+    // When it ends, as the server has it, which writes its file in place.
+    let read = || {
+        let leases = std::fs::read_to_string(&files).ok()?;
+        let line = leases.lines().find(|line| line.split(' ').nth(2) == Some(&own.aa4.to_string()))?;
+        line.split(' ').next()?.parse::<u64>().ok()
+    };
+    let ends = || {
+        let mut found = None;
+        wait_until("the server has the lease in its file", || {
+            found = read();
+            found.is_some()
+        });
+        found.expect("a time")
+    };
+    let counts = || {
+        let [at_tor, at_host] = [ask(lab, &tor), ask(lab, &name)];
+        let of = |kind: &str| at_tor["dhcp"][kind].as_u64().unwrap_or(0);
+        let broadcast = of("requests") + of("answers");
+        (
+            of("unicast_requests"),
+            of("unicast_answers"),
+            counter(&at_host, "dhcp_to_relay"),
+            counter(&at_host, "dhcp_from_relay"),
+            broadcast,
+        )
+    };
+    let (before, began) = (counts(), ends());
+    // The server counts seconds.
+    std::thread::sleep(Duration::from_millis(1100));
+    signal(lab, &name, &["udhcpc"], "USR1");
+    wait_until("the lease is renewed", || ends() > began);
+    wait_until("its client knows", || counts().3 > before.3);
+    let after = counts();
+    assert_eq!(after, (before.0 + 1, before.1 + 1, before.2 + 1, before.3 + 1, before.4), "one request, by unicast: {before:?}");
+}
+
+/// What lets leases be renewed lets nothing else through: neither to other ports or locators, nor from other ports.
+fn nothing_else_reaches_a_locator(lab: &TestLab) {
+    let (own, other) = (host(lab, 0), host(lab, 2));
+    let locator = |node: usize| lab.plan().nodes[node].locator;
+    let name = &lab.plan().nodes[own.node].name;
+    let (tor, far_tor) = (locator(own.tor), locator(other.tor));
+    let cases = [
+        (68, tor, 5304),
+        (68, tor, 53),
+        (1068, tor, 67),
+        (68, far_tor, 67),
+        (68, locator(other.node), 67),
+        (68, locator(host(lab, 3).node), 67),
+    ];
+    let before = [name, &lab.plan().nodes[own.tor].name].map(|it| ask(lab, it));
+    let sent = lab.at(name, || {
+        let send = |(from, to, port): &(u16, Ipv4Addr, u16)| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).expect("a socket");
+            socket.set_reuse_address(true).expect("a setting");
+            socket.bind(&std::net::SocketAddr::from((own.aa4, *from)).into()).expect("a port");
+            socket.send_to(b"not DHCP", &std::net::SocketAddr::from((*to, *port)).into()).is_ok()
+        };
+        cases.iter().filter(|case| send(case)).count()
+    });
+    assert_eq!(sent, cases.len(), "the host's programs drop them, and not its kernel");
+    let after = [name, &lab.plan().nodes[own.tor].name].map(|it| ask(lab, it));
+    assert_eq!(counter(&after[0], "plain") - counter(&before[0], "plain"), cases.len() as u64);
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(counter(after, "dhcp_to_relay"), counter(before, "dhcp_to_relay"));
+    }
 }
 
 /// The paper's testbed with so many hosts at each of its four ToRs.

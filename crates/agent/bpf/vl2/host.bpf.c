@@ -5,7 +5,8 @@
  *   placed:         the first header's destination is the own locator of the intermediate switch that a scheduler chose for the flow
  *   in:             the inner packet as the ToR delivers it, or with its last header if this host is the locator
  *
- * What is neither from nor to an AA leaves untouched, and arrives as locators.h says.
+ * What is neither from nor to an AA leaves untouched, and arrives as locators.h says. Between an AA and a locator there is DHCP with the own ToR's relay, and
+ * nothing else.
  */
 #include "locators.h"
 #include "resolution.h"
@@ -305,6 +306,15 @@ slow_path int broadcast_out(struct __sk_buff *skb, const struct vl2_settings *s,
 	return TC_ACT_OK;
 }
 
+/* A lease is renewed at the ToR, as often as an address may broadcast. */
+slow_path int relay_out(const struct vl2_settings *s)
+{
+	if (!s || !take(VL2_BUCKET_BROADCAST, s->broadcast_per_second, s->broadcast_burst))
+		return drop(VL2_BROADCAST_LIMITED);
+	add(VL2_DHCP_TO_RELAY, 1);
+	return TC_ACT_OK;
+}
+
 always_inline int is_broadcast(const struct vl2_settings *s, const struct vl2_address *a)
 {
 	if (!is_mapped(a))
@@ -369,7 +379,9 @@ always_inline int ip_out(struct __sk_buff *skb, const struct vl2_settings *s, __
 		return drop(VL2_FORGED_SOURCE);
 	if (all)
 		return broadcast_out(skb, s, &p, local);
-	return to ? unicast_out(skb, s, &p, local->service) : drop(VL2_PLAIN);
+	if (to)
+		return unicast_out(skb, s, &p, local->service);
+	return is_to_relay(&p, s->tor) ? relay_out(s) : drop(VL2_PLAIN);
 }
 
 SEC("tc")
@@ -425,8 +437,12 @@ always_inline int plain_in(struct __sk_buff *skb, const struct vl2_settings *s, 
 
 	if (!released && s->flags & VL2_LOCATOR_HOST)
 		return drop(VL2_PLAIN);
-	if (!is_aa(s, &p->flow.source))
-		return drop(VL2_PLAIN);
+	if (!is_aa(s, &p->flow.source)) {
+		if (!is_from_relay(p, s->tor) || !bpf_map_lookup_elem(&locals, &p->flow.destination))
+			return drop(VL2_PLAIN);
+		add(VL2_DHCP_FROM_RELAY, 1);
+		return TC_ACT_OK;
+	}
 	if (bpf_map_lookup_elem(&locals, &p->flow.source))
 		return drop(VL2_FORGED_SOURCE);
 	if (released && is_broadcast(s, &p->flow.destination)) {

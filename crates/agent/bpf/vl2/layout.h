@@ -76,7 +76,7 @@ enum vl2_flags {
 struct vl2_settings {
 	struct vl2_prefix aa4;
 	struct vl2_prefix aa6;
-	__be32 la;
+	__be32 la; /* of a switch: where it relays DHCP; 0: it does not */
 	__be32 tor;
 	__be32 entropy;
 	__be32 entropy_mask;
@@ -193,6 +193,7 @@ enum vl2_event_kind {
 	VL2_EVENT_UNDELIVERABLE,
 	VL2_EVENT_ELEPHANT,
 	VL2_EVENT_FLOW_END,
+	VL2_EVENT_DHCP,
 };
 
 /* Followed by `captured` bytes of the frame. */
@@ -257,6 +258,8 @@ enum vl2_counter {
 	VL2_FORGED_TUNNEL,
 	VL2_FORGED_OUTER,
 	VL2_LOCATOR_REFUSED,
+	VL2_DHCP_TO_RELAY,
+	VL2_DHCP_FROM_RELAY,
 	VL2_COUNTERS,
 };
 

@@ -143,6 +143,26 @@ always_inline int is_tunnel(const struct vl2_packet *p)
 	return p->flow.protocol == VL2_PROTO_IPV4 || p->flow.protocol == VL2_PROTO_IPV6;
 }
 
+#define VL2_DHCP_SERVER 67
+#define VL2_DHCP_CLIENT 68
+
+/* A datagram of DHCP between an AA and the relay of its ToR: the one thing that a locator and an AA may send each other. */
+always_inline int is_relayed(const struct vl2_packet *p, const struct vl2_address *end, __be32 relay, __u16 from, __u16 to)
+{
+	return relay && is_mapped(end) && end->word[3] == relay && p->flow.protocol == IPPROTO_UDP && p->part == VL2_WHOLE &&
+	       p->flow.source_port == bpf_htons(from) && p->flow.destination_port == bpf_htons(to);
+}
+
+always_inline int is_to_relay(const struct vl2_packet *p, __be32 relay)
+{
+	return is_relayed(p, &p->flow.destination, relay, VL2_DHCP_CLIENT, VL2_DHCP_SERVER);
+}
+
+always_inline int is_from_relay(const struct vl2_packet *p, __be32 relay)
+{
+	return is_relayed(p, &p->flow.source, relay, VL2_DHCP_SERVER, VL2_DHCP_CLIENT);
+}
+
 enum vl2_inner { VL2_INNER_FOREIGN, VL2_INNER_AA, VL2_INNER_OTHER_SOURCE, VL2_INNER_TOO_DEEP };
 
 /* Where a packet within others is read: the stack has no room for it. */

@@ -4,6 +4,7 @@
  *   ToR:           [IPv4 entropy -> locator][inner]  loses the second and goes to the port of the inner destination, with the
  *                  MAC address of the host there; the inner packet, its TTL included, is as it was sent
  *   from a host:   its locator, its outer source and its AA, as this switch knows them, also where the host has encapsulated the packet by itself
+ *   to the relay:  DHCP of an AA to the ToR's own locator goes to the agent
  */
 #include <linux/if_packet.h>
 
@@ -148,6 +149,21 @@ always_inline int deliver(struct __sk_buff *skb, const struct vl2_settings *s, c
 	return bpf_redirect(local->port, 0);
 }
 
+/* A host's message to the relay of DHCP, from an address that is behind the port: the agent has it, and the kernel, which has no route to AAs, does not. */
+slow_path int to_relay(struct __sk_buff *skb, const struct vl2_flow *flow)
+{
+	struct vl2_scratch *place;
+
+	if (!flow || !is_at_port(skb, &flow->source))
+		return drop(VL2_FORGED_SOURCE);
+	if (!take(VL2_BUCKET_BROADCAST, 1000, 100))
+		return drop(VL2_BROADCAST_LIMITED);
+	place = begin(VL2_EVENT_DHCP, flow);
+	if (!place || !report(skb, place, VL2_HELD_MAX))
+		return drop(VL2_EVENTS_FULL);
+	return consume(VL2_DHCP_TO_RELAY);
+}
+
 always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s, __u32 version)
 {
 	struct vl2_packet p;
@@ -156,7 +172,7 @@ always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s,
 	__u32 port = skb->ifindex, reason, *is_checked;
 
 	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination))
-		return drop(VL2_PLAIN);
+		return right && is_to_relay(&p, s->la) ? to_relay(skb, &p.flow) : drop(VL2_PLAIN);
 	/* Multicast packets of this switch itself come back to its own listeners. */
 	is_checked = version == 4 && skb->pkt_type != PACKET_LOOPBACK ? bpf_map_lookup_elem(&host_ports, &port) : NULL;
 	if (is_checked) {

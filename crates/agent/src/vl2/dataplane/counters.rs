@@ -137,6 +137,10 @@ counters! {
     drop ForgedOuter = "forged_outer",
     /// Dropped: to a locator of this host, and neither tunnelled, nor allowed, nor an answer.
     drop LocatorRefused = "locator_refused",
+    /// DHCP of an AA to the relay of its ToR: sent by its host; at the ToR, handed to the agent.
+    count DhcpToRelay = "dhcp_to_relay",
+    /// Answers of the ToR's relay to an AA of this host.
+    count DhcpFromRelay = "dhcp_from_relay",
 }
 
 /// Values of all counters.

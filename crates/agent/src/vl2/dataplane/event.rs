@@ -62,6 +62,11 @@ pub enum Event {
         /// The largest inner packet that gets through.
         mtu: u16,
     },
+    /// An AA behind a port of this ToR has sent DHCP to its relay. The frame was consumed.
+    Dhcp {
+        /// From its Ethernet header on.
+        frame: Vec<u8>,
+    },
     /// A sample of the packets whose inner destination is not here (any more).
     Undeliverable {
         /// The inner source, whose agent has a stale mapping.

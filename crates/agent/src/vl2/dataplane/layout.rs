@@ -164,7 +164,8 @@ fn check(s: &HostSettings) -> Result<()> {
 /// A switch's settings.
 pub(super) fn switch_settings(s: &SwitchSettings) -> vl2_settings {
     let (samples_per_second, samples_burst) = (per_second(s.samples), s.samples.burst);
-    vl2_settings { aa4: prefix4(s.aa4), aa6: prefix6(s.aa6), samples_per_second, samples_burst, ..vl2_settings::default() }
+    let la = be(s.relay.unwrap_or(Ipv4Addr::UNSPECIFIED));
+    vl2_settings { aa4: prefix4(s.aa4), aa6: prefix6(s.aa6), la, samples_per_second, samples_burst, ..vl2_settings::default() }
 }
 
 /// Samples of undeliverable packets that a host reports if it is its own locator.

@@ -120,6 +120,8 @@ pub struct SwitchSettings {
     pub aa4: Option<Ipv4Net>,
     /// The same, IPv6.
     pub aa6: Option<Ipv6Net>,
+    /// The ToR's locator, if hosts reach a relay of DHCP there.
+    pub relay: Option<Ipv4Addr>,
     /// Samples of undeliverable packets that are reported.
     pub samples: Rate,
     /// Sizes of the tables; only `locals` and `event_bytes` count here.
@@ -128,6 +130,6 @@ pub struct SwitchSettings {
 
 impl Default for SwitchSettings {
     fn default() -> Self {
-        Self { aa4: None, aa6: None, samples: Rate { per_second: 100, burst: 20 }, limits: Limits::default() }
+        Self { aa4: None, aa6: None, relay: None, samples: Rate { per_second: 100, burst: 20 }, limits: Limits::default() }
     }
 }

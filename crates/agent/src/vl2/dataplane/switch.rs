@@ -199,19 +199,30 @@ impl SwitchPlane {
         self.ring.fd()
     }
 
-    /// The events that are there ([`Event::Undeliverable`] only), in order; does not wait.
+    /// An AA behind a port, if it is.
+    ///
+    /// # Errors
+    /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
+    pub fn local(&self, aa: IpAddr) -> Result<Option<Attached>> {
+        Ok(self.table(&LOCALS).get(&layout::key(aa))?.map(|local| layout::read_attached(&local)))
+    }
+
+    /// The events that are there ([`Event::Undeliverable`] and [`Event::Dhcp`] only), in order; does not wait.
     ///
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn events(&mut self) -> Result<Vec<Event>> {
-        let undeliverable = self.ring.take()?.into_iter().filter(|raw| raw.kind == vl2_event_kind::VL2_EVENT_UNDELIVERABLE);
-        let read = |raw: layout::RawEvent| Event::Undeliverable {
-            source: raw.flow.source,
-            destination: raw.flow.destination,
-            outer_source: raw.outer_source,
-            locator: raw.locator,
+        let read = |raw: layout::RawEvent| match raw.kind {
+            vl2_event_kind::VL2_EVENT_UNDELIVERABLE => Some(Event::Undeliverable {
+                source: raw.flow.source,
+                destination: raw.flow.destination,
+                outer_source: raw.outer_source,
+                locator: raw.locator,
+            }),
+            vl2_event_kind::VL2_EVENT_DHCP => Some(Event::Dhcp { frame: raw.frame }),
+            _ => None,
         };
-        Ok(undeliverable.map(read).collect())
+        Ok(self.ring.take()?.into_iter().filter_map(read).collect())
     }
 
     /// What was counted since the maps were made.

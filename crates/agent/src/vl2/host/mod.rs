@@ -201,6 +201,8 @@ impl Host {
                 }
                 Event::TooBig { flow, mtu } => tracing::debug!(%flow, mtu, "too big for the fabric"),
                 Event::Undeliverable { source, destination, .. } => tracing::debug!(%source, %destination, "not here"),
+                // Of ToRs alone.
+                Event::Dhcp { .. } => {}
             }
         }
     }

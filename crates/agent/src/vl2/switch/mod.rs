@@ -8,7 +8,7 @@
 //!
 //!   kernel: a route has changed (netlink) --> `ip route`: who can be reached --> AnycastFailover --> `ip addr add|del` on lo, plane: strip
 //!
-//!   hosts' ports, UDP 67 --DHCP, relayed--> DHCP server, and back
+//!   hosts' ports, UDP 67; plane: renewals --DHCP, relayed--> DHCP server, and back
 //! ```
 //! A switch is a ToR (`[tor]`), an intermediate (`[intermediate]`), both, or neither: then it only keeps outer hashes out of the kernel's choice of paths.
 //! Route changes come by netlink and not by polling, since a group must not be dead for longer than routing takes; the routes are read again each time, so
@@ -166,14 +166,12 @@ impl Switch {
     /// Does all that there is to do.
     fn step(&mut self) -> Result<()> {
         let now = self.clock.now();
-        if let Some(tor) = &mut self.tor {
-            tor.step(now, &mut self.plane)?;
-        }
+        let renewals = self.tor.as_mut().map(|tor| tor.step(now, &mut self.plane)).transpose()?.unwrap_or_default();
         if let Some(intermediate) = &mut self.intermediate {
             intermediate.step(now, &mut self.plane)?;
         }
         if let Some(relay) = &mut self.relay {
-            relay.step();
+            relay.step(&self.plane, &renewals);
         }
         if self.reconciler.is_due() {
             let done = self.plane.reconcile().and_then(|mut restored| {
@@ -227,6 +225,7 @@ fn settings(config: &SwitchConfig) -> SwitchSettings {
             IpNet::V6(net) => settings.aa6 = Some(net),
         }
     }
+    settings.relay = config.tor.as_ref().and_then(|tor| tor.dhcp_server).map(|_| config.la);
     settings
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::{IntermediatePart, SwitchConfig};
 use super::tor::TorPart;
-use super::{Switch, relay};
+use super::{Switch, relay, settings};
 use crate::error::{Error, Result};
 
 impl Switch {
@@ -19,6 +19,7 @@ impl Switch {
         // Its port is the same: the old one goes first.
         self.relay = None;
         self.relay = relay(&config)?;
+        self.plane.set_settings(&settings(&config))?;
         self.config = config;
         self.step()
     }

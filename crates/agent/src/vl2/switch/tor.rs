@@ -109,8 +109,8 @@ impl TorPart {
         self.machine.deadline()
     }
 
-    /// Reads all that has come, and does all that follows.
-    pub fn step(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+    /// Reads all that has come, and does all that follows. The frames that hosts have sent to the relay of DHCP.
+    pub fn step(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<Vec<Vec<u8>>> {
         let mut buffer = [0; 2048];
         for at in 0..self.ports.len() {
             let port = self.ports[at].index;
@@ -131,9 +131,14 @@ impl TorPart {
                 self.machine.handle(now, Input::Directory { channel, from, bytes });
             }
         }
+        let mut relayed = Vec::new();
         for event in plane.events()? {
-            if let Event::Undeliverable { source, destination, .. } = event {
-                self.machine.handle(now, Input::Undeliverable { source, destination });
+            match event {
+                Event::Undeliverable { source, destination, .. } => {
+                    self.machine.handle(now, Input::Undeliverable { source, destination });
+                }
+                Event::Dhcp { frame } => relayed.push(frame),
+                _ => {}
             }
         }
         if self.machine.deadline().is_some_and(|at| at <= now) {
@@ -142,7 +147,8 @@ impl TorPart {
         while let Some(output) = self.machine.poll() {
             self.apply(output, plane)?;
         }
-        self.remove_stale(now, plane)
+        self.remove_stale(now, plane)?;
+        Ok(relayed)
     }
 
     /// The table of addresses is compared with the machine's: what somebody has removed from it or added to it is put right.

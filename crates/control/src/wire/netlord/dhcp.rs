@@ -21,12 +21,14 @@ use dhcproto::{Decodable as _, Encodable as _};
 use weft_fabric::MacAddr;
 
 use super::inner::{IpPacket, Ports};
+use crate::wire::packet::PacketError;
+#[cfg(test)]
+use crate::wire::packet::checksum;
 use crate::wire::packet::dhcp::{
     BOOT_REPLY, BOOT_REQUEST, CLIENT_PORT, COOKIE, COOKIE_AT, END, MESSAGE_LEAST, OPTIONS_AT, SERVER_PORT, option, split,
 };
 use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId, VlanTag};
-use crate::wire::packet::ip::{Ipv4, UDP};
-use crate::wire::packet::{PacketError, checksum};
+use crate::wire::packet::ip::{UDP, udp_packet};
 
 /// What a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,31 +208,6 @@ pub const fn is_host(ip: Ipv4Addr) -> bool {
 
 fn host(ip: Ipv4Addr) -> Result<Ipv4Addr, PacketError> {
     if is_host(ip) { Ok(ip) } else { Err(PacketError::Field("address")) }
-}
-
-fn udp_packet((source, from): (Ipv4Addr, u16), (destination, to): (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {
-    let length = (8 + payload.len()) as u16;
-    let header = Ipv4 {
-        tos: 0,
-        payload: length,
-        identification: 0,
-        is_unfragmentable: false,
-        ttl: 64,
-        protocol: UDP,
-        source,
-        destination,
-    };
-    let mut packet = Vec::with_capacity(20 + usize::from(length));
-    header.emit(&mut packet);
-    let start = packet.len();
-    packet.extend([from, to, length, 0].iter().flat_map(|word| word.to_be_bytes()));
-    packet.extend_from_slice(payload);
-    let check = match checksum(header.pseudo_sum(), &packet[start..]) {
-        0 => 0xffff,
-        check => check,
-    };
-    packet[start + 6..start + 8].copy_from_slice(&check.to_be_bytes());
-    packet
 }
 
 /// A hardware type.

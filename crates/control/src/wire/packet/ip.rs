@@ -261,6 +261,35 @@ impl Ipv4 {
     }
 }
 
+/// A datagram of UDP over IPv4, from an address and a port to others.
+///
+/// # Panics
+/// If it is longer than 65,535 bytes.
+pub fn udp_packet((source, from): (Ipv4Addr, u16), (destination, to): (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(8 + payload.len()).expect("a datagram that UDP can carry");
+    let header = Ipv4 {
+        tos: 0,
+        payload: length,
+        identification: 0,
+        is_unfragmentable: false,
+        ttl: 64,
+        protocol: UDP,
+        source,
+        destination,
+    };
+    let mut packet = Vec::with_capacity(20 + usize::from(length));
+    header.emit(&mut packet);
+    let start = packet.len();
+    packet.extend([from, to, length, 0].iter().flat_map(|word| word.to_be_bytes()));
+    packet.extend_from_slice(payload);
+    let check = match checksum(header.pseudo_sum(), &packet[start..]) {
+        0 => 0xffff,
+        check => check,
+    };
+    packet[start + 6..start + 8].copy_from_slice(&check.to_be_bytes());
+    packet
+}
+
 /// An IPv6 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6 {

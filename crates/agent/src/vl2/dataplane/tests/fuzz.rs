@@ -23,6 +23,8 @@ fn good(kind: usize) -> Vec<u8> {
         ip4_with(OWN, NEAR, 17, 64, &[1; 8], 0x2000, &tcp(64)),
         ip4(STRANGER, FAR, 6, &tcp(1)),
         ip4(OWN, SERVICE_GROUP, 17, &tcp(1)),
+        ip4(OWN, TOR, 17, &dhcp(68, 67)),
+        ip4(TOR, OWN, 17, &dhcp(67, 68)),
     ];
     let packet = &inner[kind % inner.len()];
     match kind / inner.len() {
@@ -40,7 +42,7 @@ fn good(kind: usize) -> Vec<u8> {
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let noise = proptest::collection::vec(any::<u8>(), 14..300);
     let damage = proptest::collection::vec((0usize..140, any::<u8>()), 0..4);
-    let damaged = (0usize..49, damage, 0usize..200, 0usize..3).prop_map(|(kind, damage, cut, longer)| {
+    let damaged = (0usize..63, damage, 0usize..200, 0usize..3).prop_map(|(kind, damage, cut, longer)| {
         let mut frame = good(kind);
         let length = frame.len();
         if cut < 60 {
@@ -87,6 +89,16 @@ fn is_aa(ip: IpAddr) -> bool {
 
 fn is_own(ip: IpAddr) -> bool {
     [IpAddr::from(OWN), IpAddr::from(v6(OWN))].contains(&ip)
+}
+
+/// Whether a frame has a datagram of DHCP between these two and ports.
+fn is_dhcp(frame: &[u8], ends: (Ipv4Addr, Ipv4Addr), ports: [u8; 4]) -> bool {
+    let transport = 14 + 4 * usize::from(frame[14] & 15);
+    addresses(frame) == Some((ends.0.into(), ends.1.into()))
+        && frame[23] == 17
+        && frame[20] & 0x3f == 0
+        && frame[21] == 0
+        && frame.get(transport..transport + 4) == Some(&ports)
 }
 
 fn is_peer(ip: IpAddr) -> bool {
@@ -141,6 +153,8 @@ fn whatever_leaves_is_of_this_host_and_goes_to_a_peer() {
                 // A neighbour message of a link-local address, or IGMP, has at most one end.
                 let whole = ends.is_some_and(|(from, to)| is_aa(from) && is_aa(to));
                 prop_assert!(!whole, "AAs in the open");
+                let from_aa = ends.is_some_and(|(from, to)| is_aa(from) && from.is_ipv4() && !to.is_multicast());
+                prop_assert!(!from_aa || is_dhcp(&frame, (OWN, TOR), [0, 68, 0, 67]), "an AA to a locator");
             }
             OK => {
                 let (from, to) = ends.unwrap();
@@ -184,7 +198,8 @@ fn whatever_is_taken_is_for_this_host_and_from_a_peer() {
                     }
                     if let Some((from, to)) = addresses(&after) {
                         let ours = is_peer(from) && (is_own(to) || stripped == 20);
-                        prop_assert!(ours || !is_aa(from) && !is_aa(to), "{} to {}", from, to);
+                        let answer = stripped == 0 && locator == LocatorKind::Tor && is_dhcp(&after, (TOR, OWN), [0, 67, 0, 68]);
+                        prop_assert!(ours || answer || !is_aa(from) && !is_aa(to), "{} to {}", from, to);
                         prop_assert!(stripped == 0 || ours, "stripped for nobody");
                     }
                 }
@@ -212,6 +227,10 @@ fn whatever_a_switch_delivers_is_attached_to_it() {
             REDIRECTED => {
                 prop_assert_eq!(unmarked(&after[14..], frame[15]), unmarked(&frame[34..], frame[15]));
                 prop_assert!(addresses(&after).is_some_and(|(_, to)| is_own(to)));
+            }
+            CONSUMED => {
+                prop_assert!(is_dhcp(&frame, (OWN, TOR), [0, 68, 0, 67]), "{:02x?}", frame);
+                drain(loaded);
             }
             DROPPED => drain(loaded),
             other => prop_assert!(false, "answer {}", other),

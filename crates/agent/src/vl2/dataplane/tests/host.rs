@@ -218,6 +218,65 @@ fn what_may_not_leave_is_dropped_with_its_reason() {
 }
 
 #[test]
+fn a_lease_is_renewed_at_the_own_tor_and_nowhere_else() {
+    let Some(pins) = PinDir::new() else { return };
+    let broadcast = Rate { per_second: 1, burst: 3 };
+    let loaded = &host(&pins, &HostSettings { broadcast, ..settings() });
+    for packet in [ip4(OWN, TOR, 17, &dhcp(68, 67)), ip4_with(OWN, TOR, 17, 1, &[1; 8], 0x4000, &dhcp(68, 67))] {
+        assert_eq!(reason(loaded, "vl2_out", &from_stack(&packet), 0), (OK, Counter::DhcpToRelay));
+    }
+    for packet in [ip4(TOR, OWN, 17, &dhcp(67, 68)), ip4_with(TOR, OWN, 17, 1, &[1; 8], 0x4000, &dhcp(67, 68))] {
+        assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (OK, Counter::DhcpFromRelay));
+    }
+    let mapped: std::net::Ipv6Addr = format!("2001:db8::{TOR}").parse().unwrap();
+    for (packet, counter) in [
+        (ip4(OWN, TOR, 17, &dhcp(68, 68)), Counter::Plain),
+        (ip4(OWN, TOR, 17, &dhcp(1068, 67)), Counter::Plain),
+        (ip4(OWN, TOR, 17, &dhcp(68, 5304)), Counter::Plain),
+        (ip4(OWN, TOR, 6, &dhcp(68, 67)), Counter::Plain),
+        (ip4_with(OWN, TOR, 17, 9, &[], 0x2000, &dhcp(68, 67)), Counter::Plain),
+        (ip4_with(OWN, TOR, 17, 9, &[], 7, &dhcp(68, 67)), Counter::Plain),
+        (ip4(OWN, FAR_TOR, 17, &dhcp(68, 67)), Counter::Plain),
+        (ip4(OWN, LA, 17, &dhcp(68, 67)), Counter::Plain),
+        (ip4(OWN, EXTERNAL, 17, &dhcp(68, 67)), Counter::Plain),
+        (ip6(v6(OWN), mapped, 17, &dhcp(68, 67)), Counter::Plain),
+        (ip4(STRANGER, TOR, 17, &dhcp(68, 67)), Counter::ForgedSource),
+    ] {
+        assert_eq!(reason(loaded, "vl2_out", &from_stack(&packet), 0), (DROPPED, counter), "{packet:02x?}");
+    }
+    for (packet, counter) in [
+        (ip4(TOR, OWN, 17, &dhcp(67, 67)), Counter::Plain),
+        (ip4(TOR, OWN, 17, &dhcp(53, 68)), Counter::Plain),
+        (ip4(TOR, OWN, 6, &dhcp(67, 68)), Counter::Plain),
+        (ip4_with(TOR, OWN, 17, 9, &[], 0x2000, &dhcp(67, 68)), Counter::Plain),
+        (ip4(FAR_TOR, OWN, 17, &dhcp(67, 68)), Counter::Plain),
+        (ip4(EXTERNAL, OWN, 17, &dhcp(67, 68)), Counter::Plain),
+        (ip6(mapped, v6(OWN), 17, &dhcp(67, 68)), Counter::Plain),
+        (ip4(TOR, STRANGER, 17, &dhcp(67, 68)), Counter::Plain),
+    ] {
+        assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (DROPPED, counter), "{packet:02x?}");
+    }
+    let renewal = from_stack(&ip4(OWN, TOR, 17, &dhcp(68, 67)));
+    let answers = [0; 3].map(|_| reason(loaded, "vl2_out", &renewal, 0).1);
+    assert_eq!(answers[2], Counter::BroadcastLimited, "{answers:?}");
+}
+
+#[test]
+fn without_a_tor_there_is_no_relay() {
+    let Some(pins) = PinDir::new() else { return };
+    let loaded = &host(&pins, &HostSettings { tor: None, ..settings() });
+    let zero = Ipv4Addr::UNSPECIFIED;
+    for (packet, program) in [
+        (ip4(OWN, TOR, 17, &dhcp(68, 67)), "vl2_out"),
+        (ip4(OWN, zero, 17, &dhcp(68, 67)), "vl2_out"),
+        (ip4(TOR, OWN, 17, &dhcp(67, 68)), "vl2_in"),
+        (ip4(zero, OWN, 17, &dhcp(67, 68)), "vl2_in"),
+    ] {
+        assert_eq!(reason(loaded, program, &from_wire(&packet), 0), (DROPPED, Counter::Plain), "{packet:02x?}");
+    }
+}
+
+#[test]
 fn what_has_nothing_to_do_with_aas_passes_untouched() {
     with_host(|loaded| {
         let v6_external: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();

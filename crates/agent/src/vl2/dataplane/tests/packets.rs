@@ -120,6 +120,12 @@ pub fn tcp(bytes: usize) -> Vec<u8> {
     segment
 }
 
+/// A datagram of DHCP between two ports.
+pub fn dhcp(from: u16, to: u16) -> Vec<u8> {
+    let header = [from, to, 308, 0].into_iter().flat_map(|word| word.to_be_bytes());
+    header.chain((0..300).map(|i| i as u8)).collect()
+}
+
 /// From the stack to an AA: the Ethernet destination is what ARP said.
 pub fn from_stack(ip: &[u8]) -> Vec<u8> {
     ethernet(PEER_MAC, NIC, if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd }, ip)

@@ -12,7 +12,7 @@ use crate::dataplane::Rate;
 use crate::dataplane::bytes::be;
 use crate::dataplane::load::Loaded;
 use crate::dataplane::ring::Ring;
-use crate::dataplane::testing::{DROPPED, OK, PinDir, REDIRECTED, run};
+use crate::dataplane::testing::{CONSUMED, DROPPED, OK, PinDir, REDIRECTED, run};
 
 const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
 const ENTROPY: Ipv4Addr = Ipv4Addr::new(10, 200, 9, 33);
@@ -22,6 +22,7 @@ pub fn switch(pins: &PinDir) -> Loaded {
     let settings = SwitchSettings {
         aa4: Some("20.0.0.0/8".parse().unwrap()),
         aa6: Some("fd20::/64".parse().unwrap()),
+        relay: Some(TOR),
         samples: Rate { per_second: 1, burst: 2 },
         ..Default::default()
     };
@@ -144,6 +145,62 @@ fn with_host_port(is_listed: bool, test: impl FnOnce(&Loaded)) {
             loaded.table(&layout::SOURCES).set(&layout::source(prefix.parse().unwrap()), &port).unwrap();
         }
         test(loaded);
+    });
+}
+
+#[test]
+fn dhcp_of_an_address_behind_the_port_goes_to_the_relay() {
+    for is_listed in [false, true] {
+        with_host_port(is_listed, |loaded| {
+            for packet in [ip4(OWN, TOR, 17, &dhcp(68, 67)), ip4_with(OWN, TOR, 17, 1, &[1; 8], 0x4000, &dhcp(68, 67))] {
+                let ((answer, _), counts) = counted(loaded, || port(loaded, &packet));
+                assert_eq!((answer, counts), (CONSUMED, vec![(Counter::DhcpToRelay, 1)]));
+                let events = Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap();
+                assert_eq!(events.len(), 1);
+                assert_eq!((events[0].kind, &events[0].frame), (layout::vl2_event_kind::VL2_EVENT_DHCP, &from_wire(&packet)));
+            }
+            let refused = [
+                // Other ports and protocols, and what is cut up.
+                (ip4(OWN, TOR, 17, &dhcp(68, 68)), Counter::Plain),
+                (ip4(OWN, TOR, 17, &dhcp(1068, 67)), Counter::Plain),
+                (ip4(OWN, TOR, 17, &dhcp(67, 67)), Counter::Plain),
+                (ip4(OWN, TOR, 17, &dhcp(68, 5304)), Counter::Plain),
+                (ip4(OWN, TOR, 6, &dhcp(68, 67)), Counter::Plain),
+                (ip4_with(OWN, TOR, 17, 9, &[], 0x2000, &dhcp(68, 67)), Counter::Plain),
+                (ip4_with(OWN, TOR, 17, 9, &[], 7, &dhcp(68, 67)), Counter::Plain),
+                // Other locators, and other hosts' addresses.
+                (ip4(OWN, FAR_TOR, 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(OWN, LA, 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(OWN, ANYCAST[0], 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(OWN, Ipv4Addr::BROADCAST, 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(OWN, NEAR, 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(TOR, OWN, 17, &dhcp(68, 67)), Counter::Plain),
+                (ip4(TOR, OWN, 17, &dhcp(67, 68)), Counter::Plain),
+                (ip6(v6(OWN), format!("2001:db8::{TOR}").parse().unwrap(), 17, &dhcp(68, 67)), Counter::Plain),
+                // Sources that are behind another port, or nowhere.
+                (ip4(NEAR, TOR, 17, &dhcp(68, 67)), Counter::ForgedSource),
+                (ip4(STRANGER, TOR, 17, &dhcp(68, 67)), Counter::ForgedSource),
+            ];
+            for (packet, counter) in refused {
+                let ((answer, _), counts) = counted(loaded, || port(loaded, &packet));
+                assert_eq!((answer, counts), (DROPPED, vec![(counter, 1)]), "{packet:02x?}");
+            }
+            let many = |loaded: &Loaded| (0..300).for_each(|_| drop(port(loaded, &ip4(OWN, TOR, 17, &dhcp(68, 67)))));
+            let limited = counted(loaded, || many(loaded)).1;
+            assert!(limited.iter().any(|(which, count)| *which == Counter::BroadcastLimited && *count > 100), "{limited:?}");
+        });
+    }
+}
+
+#[test]
+fn without_a_relay_no_address_reaches_the_tor() {
+    with_host_port(true, |loaded| {
+        let settings = SwitchSettings { aa4: Some("20.0.0.0/8".parse().unwrap()), ..Default::default() };
+        loaded.table(&layout::SETTINGS).set(&0, &layout::switch_settings(&settings)).unwrap();
+        for to in [TOR, Ipv4Addr::UNSPECIFIED] {
+            let counts = counted(loaded, || port(loaded, &ip4(OWN, to, 17, &dhcp(68, 67)))).1;
+            assert_eq!(counts, [(Counter::Plain, 1)]);
+        }
     });
 }
 
