@@ -147,6 +147,7 @@ impl Hedera {
         self.before.extend(self.free.iter().map(|&i| self.large[i as usize].flow));
         self.candidates.clone_from(&self.before);
         self.placer.place(network, &mut self.candidates, occasion);
+        keep_paths(network, &self.before, &mut self.candidates);
         let proposed = std::mem::take(&mut self.candidates);
         let changes = self.changes(&proposed, counters);
         self.candidates = proposed;
@@ -179,7 +180,10 @@ impl Hedera {
     /// The changes of a round, or those of the placer's other placement, which is then in `candidates`; `None` if both would lower the
     /// goodput.
     fn better(&mut self, changes: Vec<Change>, counters: &[FlowCounter<'_>]) -> Option<Vec<Change>> {
-        let alternative = self.placer.alternative().map(<[Candidate]>::to_vec);
+        let mut alternative = self.placer.alternative().map(<[Candidate]>::to_vec);
+        if let Some(placed) = &mut alternative {
+            keep_paths(&self.network, &self.before, placed);
+        }
         if changes.is_empty() && alternative.is_none() {
             return Some(changes);
         }
@@ -236,6 +240,13 @@ impl Hedera {
     fn restored(&mut self, part: Part) {
         let links = self.network.restore(part);
         self.placer.links_changed(&self.network, &links);
+    }
+}
+
+/// A flow for which the algorithm has no path keeps the one that it has, if that works: where the switches' hash would send it is not known.
+fn keep_paths(network: &Network, before: &[Candidate], placed: &mut [Candidate]) {
+    for (before, placed) in before.iter().zip(placed).filter(|(_, placed)| placed.label.is_none()) {
+        placed.label = before.label.filter(|&label| network.is_up(before.src, before.dst, label));
     }
 }
 
