@@ -10,7 +10,7 @@
 //! ```
 //! With FRR the intermediate switches announce one anycast address, and zebra resolves table 200's default route to OSPF's next hops for it (a recursive
 //! static route): links that OSPF does not use yet are not used here either. With static routes table 200 has all uplinks, and the kernel ignores those
-//! without carrier. Packets between hosts of one rack cross an intermediate switch too, as with VL2's agents.
+//! without carrier. Packets between hosts of one rack cross an intermediate switch too, which VL2's agents spare them.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
