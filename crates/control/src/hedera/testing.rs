@@ -1,13 +1,18 @@
-//! Small fabrics and random flows for the tests of this module.
+//! Small fabrics and random flows for the tests of this module, and a scheduler that remembers what it takes over.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rand::RngExt;
+use weft_fabric::record::ControlRecord;
 use weft_fabric::rng::{Pcg64, Stream, stream};
-use weft_fabric::routing::FlowKey;
+use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::FabricBuilder;
 use weft_fabric::topology::shapes::{self, Cabling};
 use weft_fabric::{BitsPerSec, Duration, Fabric, HostId};
+
+use crate::controller::{Controller, Input, Output};
+use crate::hedera::Hedera;
+use crate::time::Instant;
 
 const GIGABIT: Cabling = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
 
@@ -80,4 +85,37 @@ pub fn bijection(hosts: u32, seed: u64) -> Vec<FlowKey> {
     }
     // A random cycle through all hosts has no fixed point.
     (0..hosts as usize).map(|i| FlowKey::of_flow(i as u32, HostId(order[i]), HostId(order[(i + 1) % hosts as usize]))).collect()
+}
+
+/// A scheduler, and what a network reports to it: flows that another scheduler placed, and the end of flows.
+pub struct Recorder(pub Hedera, pub Arc<Mutex<Vec<Heard>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Placed(FlowKey, Path),
+    Removed(FlowKey),
+}
+
+impl Controller for Recorder {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let heard = match input {
+            Input::Placed(flow, path) => Some(Heard::Placed(flow, Path::from_slice(path))),
+            Input::FlowRemoved(counter) => Some(Heard::Removed(counter.flow)),
+            _ => None,
+        };
+        self.1.lock().unwrap().extend(heard);
+        self.0.handle(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.0.poll()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn record(&self) -> ControlRecord {
+        self.0.record()
+    }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use weft_fabric::record::ControlRecord;
 use weft_fabric::routing::FlowKey;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Fabric, HostId, SwitchId};
 
 use super::*;
-use crate::controller::{Controller, Input, Output};
+use crate::controller::Controller;
 use crate::directory::auth::Secret;
 use crate::directory::key::PrincipalId;
+use crate::hedera::testing::{Heard, Recorder};
 use crate::hedera::{Hedera, HederaConfig, Placer};
 use crate::time::{Duration, Instant};
 use crate::wire::packet::ip::Flow;
@@ -53,30 +53,6 @@ fn network_with(fabric: &Arc<Fabric>, generation: u64, controller: impl FnOnce(H
     let controller = controller(Hedera::new(Arc::clone(fabric), config).expect("a scheduler"));
     let settings = NetworkSettings { generation, period: PERIOD, idle_timeout: Duration::from_secs(10) };
     AgentNetwork::new(identities(fabric), Some(controller), settings)
-}
-
-/// A scheduler, and the placed flows that it is handed over.
-struct Recorder(Hedera, Arc<Mutex<Vec<FlowKey>>>);
-
-impl Controller for Recorder {
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if let Input::Placed(flow, _) = input {
-            self.1.lock().expect("a list").push(flow);
-        }
-        self.0.handle(now, input);
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        self.0.poll()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.0.deadline()
-    }
-
-    fn record(&self) -> ControlRecord {
-        self.0.record()
-    }
 }
 
 /// Hosts that send at 10 Mbps each over what their tables say.
@@ -274,7 +250,12 @@ fn a_scheduler_that_takes_over_moves_nothing_and_places_around_it() {
     assert_eq!((world.changes, world.status().in_force), (0, 2), "{:?}", world.placed);
     let identities = identities(&world.fabric);
     let keys: Vec<FlowKey> = before.keys().filter_map(|flow| identities.key_of(flow)).collect();
-    assert_eq!(*heard.lock().expect("a list"), keys, "each is handed over once");
+    let is_placed = |heard: &Heard| match heard {
+        Heard::Placed(flow, _) => Some(*flow),
+        Heard::Removed(_) => None,
+    };
+    let handed_over: Vec<FlowKey> = heard.lock().expect("a list").iter().filter_map(is_placed).collect();
+    assert_eq!(handed_over, keys, "each is handed over once");
     // All of its uplink is free but the path of the other.
     world.begin(flow(0, 8, 6000));
     world.run(Duration::from_secs(1));

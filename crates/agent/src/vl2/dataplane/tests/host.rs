@@ -229,19 +229,9 @@ fn a_lease_is_renewed_at_the_own_tor_and_nowhere_else() {
         assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (OK, Counter::DhcpFromRelay));
     }
     let mapped: std::net::Ipv6Addr = format!("2001:db8::{TOR}").parse().unwrap();
-    for (packet, counter) in [
-        (ip4(OWN, TOR, 17, &dhcp(68, 68)), Counter::Plain),
-        (ip4(OWN, TOR, 17, &dhcp(1068, 67)), Counter::Plain),
-        (ip4(OWN, TOR, 17, &dhcp(68, 5304)), Counter::Plain),
-        (ip4(OWN, TOR, 6, &dhcp(68, 67)), Counter::Plain),
-        (ip4_with(OWN, TOR, 17, 9, &[], 0x2000, &dhcp(68, 67)), Counter::Plain),
-        (ip4_with(OWN, TOR, 17, 9, &[], 7, &dhcp(68, 67)), Counter::Plain),
-        (ip4(OWN, FAR_TOR, 17, &dhcp(68, 67)), Counter::Plain),
-        (ip4(OWN, LA, 17, &dhcp(68, 67)), Counter::Plain),
-        (ip4(OWN, EXTERNAL, 17, &dhcp(68, 67)), Counter::Plain),
-        (ip6(v6(OWN), mapped, 17, &dhcp(68, 67)), Counter::Plain),
-        (ip4(STRANGER, TOR, 17, &dhcp(68, 67)), Counter::ForgedSource),
-    ] {
+    let refused =
+        [(ip4(OWN, EXTERNAL, 17, &dhcp(68, 67)), Counter::Plain), (ip4(STRANGER, TOR, 17, &dhcp(68, 67)), Counter::ForgedSource)];
+    for (packet, counter) in not_for_the_relay().into_iter().map(|packet| (packet, Counter::Plain)).chain(refused) {
         assert_eq!(reason(loaded, "vl2_out", &from_stack(&packet), 0), (DROPPED, counter), "{packet:02x?}");
     }
     for (packet, counter) in [

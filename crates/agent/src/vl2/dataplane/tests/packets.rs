@@ -126,6 +126,22 @@ pub fn dhcp(from: u16, to: u16) -> Vec<u8> {
     header.chain((0..300).map(|i| i as u8)).collect()
 }
 
+/// What an address sends that is nearly DHCP for the relay of its ToR: other ports and protocols, what is cut up, other locators.
+pub fn not_for_the_relay() -> Vec<Vec<u8>> {
+    let mapped: Ipv6Addr = format!("2001:db8::{TOR}").parse().unwrap();
+    vec![
+        ip4(OWN, TOR, 17, &dhcp(68, 68)),
+        ip4(OWN, TOR, 17, &dhcp(1068, 67)),
+        ip4(OWN, TOR, 17, &dhcp(68, 5304)),
+        ip4(OWN, TOR, 6, &dhcp(68, 67)),
+        ip4_with(OWN, TOR, 17, 9, &[], 0x2000, &dhcp(68, 67)),
+        ip4_with(OWN, TOR, 17, 9, &[], 7, &dhcp(68, 67)),
+        ip4(OWN, FAR_TOR, 17, &dhcp(68, 67)),
+        ip4(OWN, LA, 17, &dhcp(68, 67)),
+        ip6(v6(OWN), mapped, 17, &dhcp(68, 67)),
+    ]
+}
+
 /// From the stack to an AA: the Ethernet destination is what ARP said.
 pub fn from_stack(ip: &[u8]) -> Vec<u8> {
     ethernet(PEER_MAC, NIC, if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd }, ip)

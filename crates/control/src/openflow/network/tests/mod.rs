@@ -5,17 +5,16 @@ mod placing;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use weft_fabric::addressing::Addressing;
-use weft_fabric::record::ControlRecord;
 use weft_fabric::topology::Link;
 use weft_fabric::{Fabric, HostId, MacAddr};
 
 use super::rules::Action;
 use super::*;
-use crate::controller::{Controller, Input as ControllerInput, Output as ControllerOutput};
-use crate::hedera::testing::fat_tree;
+use crate::controller::Controller;
+use crate::hedera::testing::{Heard, Recorder, fat_tree};
 use crate::hedera::{Hedera, HederaConfig, Placer};
 use crate::openflow::port::PortReason;
 use crate::openflow::{
@@ -297,39 +296,6 @@ fn entry(flow: &FlowMod) -> FlowEntry {
 fn placed_match(identities: &Identities, key: FlowKey) -> Match {
     let Body::FlowMod(flow) = messages::add(identities, Matched::Flow(key), Action::Drop, 1) else { unreachable!() };
     flow.matching
-}
-
-/// A scheduler, and what it is handed over of flows.
-struct Recorder(Hedera, Arc<Mutex<Vec<Heard>>>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Heard {
-    Placed(FlowKey, Path),
-    Removed(FlowKey),
-}
-
-impl Controller for Recorder {
-    fn handle(&mut self, now: Instant, input: ControllerInput<'_>) {
-        let heard = match input {
-            ControllerInput::Placed(flow, path) => Some(Heard::Placed(flow, Path::from_slice(path))),
-            ControllerInput::FlowRemoved(counter) => Some(Heard::Removed(counter.flow)),
-            _ => None,
-        };
-        self.1.lock().unwrap().extend(heard);
-        self.0.handle(now, input);
-    }
-
-    fn poll(&mut self) -> Option<ControllerOutput> {
-        self.0.poll()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.0.deadline()
-    }
-
-    fn record(&self) -> ControlRecord {
-        self.0.record()
-    }
 }
 
 fn first_fit() -> HederaConfig {
