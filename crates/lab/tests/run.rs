@@ -153,6 +153,20 @@ fn timing_flows_share_a_bottleneck() {
     assert!(outcome.packets.is_some_and(|p| p.retransmits > 0 && p.drops > 0), "cubic fills the queue");
 }
 
+/// Two hosts send to each other. Two packets of 64 kB in the queue of a NIC of 20 Mbps, which is what the kernel's default gives, delay the acknowledgements behind them by 52 ms.
+#[test]
+fn timing_acknowledgements_do_not_wait_for_large_packets() {
+    if !possible() {
+        return;
+    }
+    let _serial = serial();
+    let fabric = fabric(Shape::Switch { hosts: 2 });
+    let flows = vec![flow(0, 1, Duration::ZERO, Size::Infinite), flow(1, 0, Duration::ZERO, Size::Infinite)];
+    let outcome = run(&fabric, Job { duration: Some(Duration::from_secs(3)), ..job(&fabric, 'q', flows) });
+    let lab = outcome.lab.expect("a lab's");
+    assert!(lab.tcp.iter().all(|tcp| tcp.srtt_s < 0.025), "{:?}", lab.tcp);
+}
+
 /// Real TCP flows, 64 from each host of a rack: the ToR splits them over its uplinks by its own hash, and each aggregation switch over its own. With the
 /// hash of the sockets, the second tier would map all the flows that it receives to one port.
 #[test]
