@@ -322,6 +322,31 @@ fn break_some(fabric: &Fabric, seed: u64, count: usize) -> Health {
     health
 }
 
+/// From every node to every rack and switch: by the distances of a breadth-first search for each.
+fn check_next_hops(fabric: &Arc<Fabric>, health: &Health) -> Result<(), TestCaseError> {
+    let mut next_hops = NextHops::new(Arc::clone(fabric));
+    let racks = (0..fabric.racks().len()).map(|r| Target::Rack(RackId::from(r)));
+    for target in racks.chain(fabric.switches().map(Target::Switch)) {
+        let ends: Vec<NodeId> = match target {
+            Target::Rack(rack) => fabric.racks()[rack.index()].switches.iter().map(|&s| fabric.switch_node(s)).collect(),
+            Target::Switch(switch) => vec![fabric.switch_node(switch)],
+        };
+        let distance = distances_to(fabric, health, &ends);
+        for node in (0..fabric.nodes().len()).map(NodeId::from) {
+            let nearer = |l: &LinkId| {
+                let to = fabric.link(*l).to;
+                let forwards = fabric.as_switch(to).is_some();
+                forwards
+                    && health.is_up(*l)
+                    && distance[node.index()].is_some_and(|d| d > 0 && distance[to.index()] == Some(d - 1))
+            };
+            let expected: Vec<LinkId> = fabric.out(node).iter().copied().filter(nearer).collect();
+            prop_assert_eq!(next_hops.toward(health, target, node), &expected[..]);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 48 / 256))]
 
@@ -375,24 +400,14 @@ proptest! {
         }
         let fabric = Arc::new(b.build().expect("a fabric"));
         let health = break_some(&fabric, seed, failures);
-        let mut next_hops = NextHops::new(Arc::clone(&fabric));
-        let racks = (0..fabric.racks().len()).map(|r| Target::Rack(RackId::from(r)));
-        for target in racks.chain(fabric.switches().map(Target::Switch)) {
-            let ends: Vec<NodeId> = match target {
-                Target::Rack(rack) => fabric.racks()[rack.index()].switches.iter().map(|&s| fabric.switch_node(s)).collect(),
-                Target::Switch(switch) => vec![fabric.switch_node(switch)],
-            };
-            let distance = distances_to(&fabric, &health, &ends);
-            for node in (0..fabric.nodes().len()).map(NodeId::from) {
-                let nearer = |l: &LinkId| {
-                    let to = fabric.link(*l).to;
-                    let forwards = fabric.as_switch(to).is_some();
-                    forwards && health.is_up(*l) && distance[node.index()].is_some_and(|d| d > 0 && distance[to.index()] == Some(d - 1))
-                };
-                let expected: Vec<LinkId> = fabric.out(node).iter().copied().filter(nearer).collect();
-                prop_assert_eq!(next_hops.toward(&health, target, node), &expected[..]);
-            }
-        }
+        check_next_hops(&fabric, &health)?;
+    }
+
+    /// Where racks share their neighbours, before and after failures.
+    #[test]
+    fn next_hops_of_regular_fabrics_equal_the_reference(shape in 0usize..9, seed: u64, failures in 0usize..8) {
+        let fabric = SHAPES.get(shape).map_or_else(dual_homed, |&s| built(s));
+        check_next_hops(&fabric, &break_some(&fabric, seed, failures))?;
     }
 }
 

@@ -1,9 +1,9 @@
 //! Shortest paths: for each target, the set of links that lead a switch one hop nearer.
 //!
-//! The distances of a row are computed by breadth-first search when a target is first asked for, in O(links), the set of a switch when that
-//! switch is; both are kept until the fabric's health changes. Sets are interned: in a regular fabric a switch has one set for "up" and one
-//! for each way down, so that a row has one 32-bit number a switch, and a lookup is two loads. A host with one NIC has no place in a row: it
-//! has no choice.
+//! Racks and switches that have the same neighbours share all but the last hop: the 32 racks of a pod of a fat-tree with 64 ports, say. For each such
+//! neighbourhood there is a row of distances, computed by breadth-first search when a target is first asked for, in O(links), and one of sets, each computed when
+//! it is asked for; both are kept until the fabric's health changes. Sets are interned: in a regular fabric a switch has one set for "up" and one for each way
+//! down, so that a row has one 32-bit number a switch. A host with one NIC has no place in a row: it has no choice.
 
 use std::sync::Arc;
 
@@ -30,15 +30,29 @@ pub struct NextHops {
     /// Hosts with several NICs, ascending.
     multi_homed: Arc<[HostId]>,
     /// By target: racks, then switches.
-    rows: Vec<Option<Row>>,
+    goals: Vec<Option<Goal>>,
+    rows: Vec<Row>,
+    /// By neighbourhood, ascending.
+    row_of: FxHashMap<Box<[u32]>, u32>,
     sets: Sets,
     scratch: Scratch,
 }
 
 /// One target.
 #[derive(Clone, Debug)]
+struct Goal {
+    /// The target's switches that are up.
+    switches: Box<[u32]>,
+    /// Toward the switches beside these.
+    row: u32,
+    /// The numbers of the sets that lead to one of the switches themselves, by the column that they would have in a row.
+    last_hops: FxHashMap<u32, u32>,
+}
+
+/// Switches that are beside a target.
+#[derive(Clone, Debug)]
 struct Row {
-    /// By switch: hops to the target, or [`UNREACHED`].
+    /// By switch: hops to the nearest of them, or [`UNREACHED`].
     distance: Box<[u16]>,
     /// By switch, then by multi-homed host: the number of its set, or [`UNKNOWN`].
     sets: Box<[u32]>,
@@ -77,7 +91,9 @@ impl NextHops {
             graph: Arc::new(SwitchGraph::new(&fabric)),
             multi_homed,
             fabric,
-            rows: vec![None; targets],
+            goals: vec![None; targets],
+            rows: Vec::new(),
+            row_of: FxHashMap::default(),
             sets: Sets { bounds: vec![(0, 0)], members: Vec::new(), interned: FxHashMap::default() },
             scratch: Scratch { last, ..Scratch::default() },
         }
@@ -85,43 +101,55 @@ impl NextHops {
 
     /// Forgets all rows: something failed or came back.
     pub fn invalidate(&mut self) {
-        self.rows.fill(None);
+        self.goals.fill(None);
+        self.rows.clear();
+        self.row_of.clear();
     }
 
     /// The links over which `node` comes one hop nearer to `target`, in the order of its cables;
     /// empty at the target itself, and where there is no path.
     pub fn toward(&mut self, health: &Health, target: Target, node: NodeId) -> &[LinkId] {
-        let index = self.row_index(target);
-        if self.rows[index].is_none() {
-            self.rows[index] = Some(self.search(health, target));
+        let index = self.goal_index(target);
+        if self.goals[index].is_none() {
+            self.goals[index] = Some(self.goal(health, target));
         }
-        let Row { distance, sets } = self.rows[index].as_mut().expect("computed above");
-        let column = match (self.fabric.as_switch(node), self.fabric.out(node)) {
-            (Some(switch), _) => switch.index(),
+        let Self { fabric, graph, multi_homed, goals, rows, sets, scratch: Scratch { set, last, .. }, .. } = self;
+        let Goal { switches, row, last_hops } = goals[index].as_mut().expect("computed above");
+        let Row { distance, sets: row } = &mut rows[*row as usize];
+        let distance = |switch: u32| if switches.contains(&switch) { 0 } else { distance[switch as usize].saturating_add(1) };
+        let switch_of = |l: LinkId| fabric.as_switch(fabric.link(l).to).map(|switch| switch.0);
+        let (column, is_beside) = match (fabric.as_switch(node), fabric.out(node)) {
+            (Some(switch), _) => match distance(switch.0) {
+                0 => return &[],
+                hops => (switch.index(), hops == 1),
+            },
             (None, nic @ [only]) => {
-                let switch = self.fabric.as_switch(self.fabric.link(*only).to).expect("hosts touch only switches");
-                return if health.is_up(*only) && distance[switch.index()] != UNREACHED { nic } else { &[] };
+                let switch = switch_of(*only).expect("hosts touch only switches");
+                return if health.is_up(*only) && distance(switch) != UNREACHED { nic } else { &[] };
             }
-            (None, _) => self.graph.len() + self.multi_homed.binary_search(&HostId(node.0)).expect("it has several NICs"),
+            (None, nics) => {
+                let place = multi_homed.binary_search(&HostId(node.0)).expect("it has several NICs");
+                (graph.len() + place, nics.iter().any(|&l| switch_of(l).is_some_and(|switch| switches.contains(&switch))))
+            }
         };
-        if sets[column] == UNKNOWN {
-            let Scratch { set, last, .. } = &mut self.scratch;
+        let known = if is_beside { last_hops.entry(column as u32).or_insert(UNKNOWN) } else { &mut row[column] };
+        if *known == UNKNOWN {
             set.clear();
-            if let Some(switch) = self.fabric.as_switch(node) {
-                let here = distance[column];
-                if here != 0 && here != UNREACHED {
-                    let nearer = |to: u32, link| distance[to as usize] == here - 1 && health.is_up(link);
-                    set.extend(self.graph.arcs(switch.0).iter().filter(|a| nearer(a.to, a.link)).map(|a| a.link));
+            if let Some(switch) = fabric.as_switch(node) {
+                let here = distance(switch.0);
+                if here != UNREACHED {
+                    let nearer = |to: u32, link| distance(to) == here - 1 && health.is_up(link);
+                    set.extend(graph.arcs(switch.0).iter().filter(|a| nearer(a.to, a.link)).map(|a| a.link));
                 }
             } else {
-                let up = self.fabric.out(node).iter().filter(|&&l| health.is_up(l));
-                let of = |l: LinkId| distance[self.fabric.link(l).to.index() - self.fabric.host_count()];
+                let up = fabric.out(node).iter().filter(|&&l| health.is_up(l));
+                let of = |l: LinkId| switch_of(l).map_or(UNREACHED, distance);
                 let nearest = up.clone().map(|&l| of(l)).min().unwrap_or(UNREACHED);
                 set.extend(up.filter(|&&l| nearest != UNREACHED && of(l) == nearest));
             }
-            sets[column] = self.sets.intern_near(set, &mut last[column]);
+            *known = sets.intern_near(set, &mut last[column]);
         }
-        self.sets.members(sets[column])
+        sets.members(*known)
     }
 
     /// How many links a switch is from another; `None` if there is no path.
@@ -136,24 +164,44 @@ impl NextHops {
         unreachable!("every hop comes nearer")
     }
 
-    fn row_index(&self, target: Target) -> usize {
+    fn goal_index(&self, target: Target) -> usize {
         match target {
             Target::Rack(rack) => rack.index(),
             Target::Switch(switch) => self.fabric.racks().len() + switch.index(),
         }
     }
 
-    /// Breadth-first from the target against the direction of the links. Hosts never forward.
-    fn search(&mut self, health: &Health, target: Target) -> Row {
-        let Self { fabric, graph, multi_homed, scratch: Scratch { queue, .. }, .. } = self;
+    fn goal(&mut self, health: &Health, target: Target) -> Goal {
+        let mut switches = match target {
+            Target::Rack(rack) => self.fabric.racks()[rack.index()].switches.clone(),
+            Target::Switch(switch) => vec![switch],
+        };
+        switches.retain(|&switch| health.node_is_up(self.fabric.switch_node(switch)));
+        let switches: Box<[u32]> = switches.into_iter().map(|switch| switch.0).collect();
+        let arcs = switches.iter().flat_map(|&switch| self.graph.arcs(switch));
+        let mut beside: Vec<u32> = arcs.filter(|arc| health.is_up(arc.link.reverse())).map(|arc| arc.to).collect();
+        beside.retain(|switch| !switches.contains(switch));
+        beside.sort_unstable();
+        beside.dedup();
+        let row = if let Some(&row) = self.row_of.get(&beside[..]) {
+            row
+        } else {
+            let row = self.search(health, &beside);
+            self.rows.push(row);
+            let row = self.rows.len() as u32 - 1;
+            self.row_of.insert(beside.into(), row);
+            row
+        };
+        Goal { switches, row, last_hops: FxHashMap::default() }
+    }
+
+    /// Breadth-first from some switches against the direction of the links. Hosts never forward.
+    fn search(&mut self, health: &Health, from: &[u32]) -> Row {
+        let Self { graph, multi_homed, scratch: Scratch { queue, .. }, .. } = self;
         let mut distance = vec![UNREACHED; graph.len()];
         queue.clear();
-        for switch in targets(fabric, target) {
-            if health.node_is_up(fabric.switch_node(switch)) && distance[switch.index()] == UNREACHED {
-                distance[switch.index()] = 0;
-                queue.push(switch.0);
-            }
-        }
+        queue.extend(from);
+        from.iter().for_each(|&switch| distance[switch as usize] = 0);
         let mut head = 0;
         while let Some(&switch) = queue.get(head) {
             head += 1;
@@ -196,12 +244,5 @@ impl Sets {
         self.bounds.push((start, self.members.len() as u32));
         self.interned.insert(set.into(), id);
         id
-    }
-}
-
-fn targets(fabric: &Fabric, target: Target) -> Vec<SwitchId> {
-    match target {
-        Target::Rack(rack) => fabric.racks()[rack.index()].switches.clone(),
-        Target::Switch(switch) => vec![switch],
     }
 }
