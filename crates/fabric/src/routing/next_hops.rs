@@ -115,13 +115,15 @@ impl NextHops {
         }
         let Self { fabric, graph, multi_homed, goals, rows, sets, scratch: Scratch { set, last, .. }, .. } = self;
         let Goal { switches, row, last_hops } = goals[index].as_mut().expect("computed above");
-        let Row { distance, sets: row } = &mut rows[*row as usize];
-        let distance = |switch: u32| if switches.contains(&switch) { 0 } else { distance[switch as usize].saturating_add(1) };
+        let Row { distance: hops, sets: row } = &mut rows[*row as usize];
+        let distance = |switch: u32| if switches.contains(&switch) { 0 } else { hops[switch as usize].saturating_add(1) };
         let switch_of = |l: LinkId| fabric.as_switch(fabric.link(l).to).map(|switch| switch.0);
         let (column, is_beside) = match (fabric.as_switch(node), fabric.out(node)) {
-            (Some(switch), _) => match distance(switch.0) {
-                0 => return &[],
-                hops => (switch.index(), hops == 1),
+            (Some(switch), _) => match hops[switch.index()] {
+                0 => (switch.index(), true),
+                UNREACHED => return &[],
+                _ if switches.contains(&switch.0) => return &[],
+                _ => (switch.index(), false),
             },
             (None, nic @ [only]) => {
                 let switch = switch_of(*only).expect("hosts touch only switches");
@@ -136,11 +138,8 @@ impl NextHops {
         if *known == UNKNOWN {
             set.clear();
             if let Some(switch) = fabric.as_switch(node) {
-                let here = distance(switch.0);
-                if here != UNREACHED {
-                    let nearer = |to: u32, link| distance(to) == here - 1 && health.is_up(link);
-                    set.extend(graph.arcs(switch.0).iter().filter(|a| nearer(a.to, a.link)).map(|a| a.link));
-                }
+                let nearer = |to: u32, link| distance(to) == hops[column] && health.is_up(link);
+                set.extend(graph.arcs(switch.0).iter().filter(|a| nearer(a.to, a.link)).map(|a| a.link));
             } else {
                 let up = fabric.out(node).iter().filter(|&&l| health.is_up(l));
                 let of = |l: LinkId| switch_of(l).map_or(UNREACHED, distance);
