@@ -75,8 +75,8 @@ fn three_servers_lose_one_datagram_in_ten() {
     let addresses = servers.addresses();
     let work = Work::begin_patiently(&addresses);
     let keys: Vec<Key> = (0..KEYS).map(key).collect();
-    // Others use the machine too: of three rounds the best shows what the directory takes. Where the median, of lookups that lost nothing, is many times the
-    // usual 0.1 ms, processes wait for a processor, and p99 shows how long.
+    // Others use the machine too: of three rounds the best shows what the directory takes. Where the median, of lookups that lost nothing, is above the
+    // usual 0.1 to 0.4 ms, processes wait for a processor, and p99 shows how long.
     let (mut best, mut is_idle) = (Duration::MAX, false);
     for round in 0..3 {
         let seen = agent::look_up(&addresses, &keys, 3000, Duration::from_millis(1), round);
