@@ -153,7 +153,8 @@ fn timing_flows_share_a_bottleneck() {
     assert!(outcome.packets.is_some_and(|p| p.retransmits > 0 && p.drops > 0), "cubic fills the queue");
 }
 
-/// Two hosts send to each other. Two packets of 64 kB in the queue of a NIC of 20 Mbps, which is what the kernel's default gives, delay the acknowledgements behind them by 52 ms.
+/// Two hosts send to each other. By the kernel's default two packets of 64 kB wait in the queue of each NIC, and the acknowledgements behind them for 52 ms:
+/// the round trip is 93 ms, and 11 ms without.
 #[test]
 fn timing_acknowledgements_do_not_wait_for_large_packets() {
     if !possible() {
@@ -163,8 +164,9 @@ fn timing_acknowledgements_do_not_wait_for_large_packets() {
     let fabric = fabric(Shape::Switch { hosts: 2 });
     let flows = vec![flow(0, 1, Duration::ZERO, Size::Infinite), flow(1, 0, Duration::ZERO, Size::Infinite)];
     let outcome = run(&fabric, Job { duration: Some(Duration::from_secs(3)), ..job(&fabric, 'q', flows) });
-    let lab = outcome.lab.expect("a lab's");
-    assert!(lab.tcp.iter().all(|tcp| tcp.srtt_s < 0.025), "{:?}", lab.tcp);
+    let round_trips: Vec<f64> = outcome.lab.expect("a lab's").tcp.iter().map(|tcp| tcp.srtt_s).collect();
+    assert_eq!(round_trips.len(), 2);
+    assert!(round_trips.iter().all(|s| (0.0001..0.025).contains(s)), "{round_trips:?}");
 }
 
 /// Real TCP flows, 64 from each host of a rack: the ToR splits them over its uplinks by its own hash, and each aggregation switch over its own. With the

@@ -49,7 +49,7 @@ struct Goal {
     last_hops: FxHashMap<u32, u32>,
 }
 
-/// Switches that are beside a target.
+/// Switches that are beside a target: a path from elsewhere crosses one of them before it reaches the target, whichever of their neighbours that is.
 #[derive(Clone, Debug)]
 struct Row {
     /// By switch: hops to the nearest of them, or [`UNREACHED`].
@@ -116,6 +116,7 @@ impl NextHops {
         let Self { fabric, graph, multi_homed, goals, rows, sets, scratch: Scratch { set, last, .. }, .. } = self;
         let Goal { switches, row, last_hops } = goals[index].as_mut().expect("computed above");
         let Row { distance: hops, sets: row } = &mut rows[*row as usize];
+        // To the target: one more than to the switches beside it.
         let distance = |switch: u32| if switches.contains(&switch) { 0 } else { hops[switch as usize].saturating_add(1) };
         let switch_of = |l: LinkId| fabric.as_switch(fabric.link(l).to).map(|switch| switch.0);
         let (column, is_beside) = match (fabric.as_switch(node), fabric.out(node)) {
